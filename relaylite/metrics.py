@@ -1,0 +1,68 @@
+"""What a turn cost and what it took over. The field names are the names in `--json`; they do not change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+FINISH_STOP = "stop"  # an end-of-generation token or a stop string
+FINISH_LENGTH = "length"  # max_tokens, or the context was full
+FINISH_CANCELLED = "cancelled"
+
+
+@dataclass(slots=True)
+class TtftParts:
+    """Milliseconds of the time to first token, by stage."""
+
+    render: float = 0.0
+    place: float = 0.0
+    rectify: float = 0.0
+    suffix: float = 0.0
+    sample: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.render + self.place + self.rectify + self.suffix + self.sample
+
+
+@dataclass(slots=True)
+class TurnMetrics:
+    """Counts are tokens of the prompt unless said otherwise.
+
+    `prefix_tokens + span_tokens + computed_tokens == prompt_tokens`. `reuse_ratio`: of the spans' (token, layer) cells, the
+    share taken over unchanged, in [0, 1] (0 without spans). `prompt_reuse`: the same over all cells of the prompt.
+    `recomputed_tokens`: span tokens that were recomputed in at least one layer.
+    """
+
+    prompt_tokens: int = 0
+    prefix_tokens: int = 0
+    span_tokens: int = 0
+    computed_tokens: int = 0
+    recomputed_tokens: int = 0
+    reuse_ratio: float = 0.0
+    prompt_reuse: float = 0.0
+    ttft_ms: float = 0.0
+    ttft_parts_ms: TtftParts = field(default_factory=TtftParts)
+    generated_tokens: int = 0
+    decode_tokens_per_s: float = 0.0
+    context_used: int = 0
+    context_size: int = 0
+    full_ttft_estimate_ms: float = 0.0  # prompt_tokens at the measured prefill speed; 0 while no speed is known
+
+
+@dataclass(frozen=True, slots=True)
+class CellMap:
+    """What became of every (layer, token) cell of a prompt, for pictures and for `reuse_ratio`.
+
+    `cells`: uint8 `[n_layer, n]` with the codes below; `deviation`: float32 `[n]`, NaN where none was measured.
+    """
+
+    PREFIX = 0
+    REUSED = 1
+    RECOMPUTED = 2
+    NEW = 3
+
+    cells: npt.NDArray[np.uint8]
+    deviation: npt.NDArray[np.float32]

@@ -1,0 +1,62 @@
+"""Policies: how much of what is known is taken over, and how it is repaired. Values only; the planner reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from relaylite.errors import UsageError
+
+Fidelity = Literal["fast", "balanced", "careful"]
+FIDELITIES: tuple[Fidelity, ...] = ("fast", "balanced", "careful")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a plan may reuse.
+
+    `use_prefix`: rows of the longest exact prefix. `use_spans`: rows of spans, moved by RoPE. `rectify`: recompute
+    the span cells that the new prefix changes, as the model's profile says for this fidelity.
+    """
+
+    name: str
+    use_prefix: bool
+    use_spans: bool
+    rectify: bool = False
+    fidelity: Fidelity = "balanced"
+    min_span: int = 32
+
+    @property
+    def label(self) -> str:
+        """The name that users type: `relay:fast`, `naive`, …"""
+        return f"{self.name}:{self.fidelity}" if self.rectify and self.fidelity != "balanced" else self.name
+
+    @property
+    def is_exact(self) -> bool:
+        return not self.use_spans
+
+
+FULL = Policy("full", use_prefix=False, use_spans=False)
+PREFIX = Policy("prefix", use_prefix=True, use_spans=False)
+NAIVE = Policy("naive", use_prefix=True, use_spans=True)
+RELAY = Policy("relay", use_prefix=True, use_spans=True, rectify=True)
+
+POLICIES: dict[str, Policy] = {p.name: p for p in (FULL, PREFIX, NAIVE, RELAY)}
+
+
+def parse_policy(text: str, fidelity: Fidelity | None = None) -> Policy:
+    """The policy named `text`, such as `naive`, `relay` or `relay:careful`; `fidelity` applies where `text` has none.
+
+    Raises UsageError with the known names if there is no such policy.
+    """
+    name, _, suffix = text.partition(":")
+    policy = POLICIES.get(name)
+    known = ", ".join([*POLICIES, *(f"relay:{f}" for f in FIDELITIES)])
+    if policy is None or (suffix and (not policy.rectify or suffix not in FIDELITIES)):
+        raise UsageError(f"unknown policy {text!r}; known: {known}")
+    chosen = suffix or fidelity
+    if not policy.rectify or not chosen or chosen == policy.fidelity:
+        return policy
+    if chosen not in FIDELITIES:
+        raise UsageError(f"unknown fidelity {chosen!r}; known: {', '.join(FIDELITIES)}")
+    return Policy("relay", use_prefix=True, use_spans=True, rectify=True, fidelity=chosen)

@@ -1,0 +1,98 @@
+"""KV rows on the host: what one run of tokens left in the cache, ready to be placed again.
+
+A *row* is one token's K or V in one layer. `Rows` is a plain value: it knows neither llama.cpp nor files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+Tokens = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class RowLayout:
+    """Bytes of one token's K row and V row in every layer of one context.
+
+    `fingerprint` names everything that must be equal for rows to be interchangeable: weights, KV types,
+    RoPE settings, adapters. Rows of another fingerprint are never placed.
+    """
+
+    k_bytes: tuple[int, ...]
+    v_bytes: tuple[int, ...]
+    fingerprint: str
+
+    @property
+    def n_layer(self) -> int:
+        return len(self.k_bytes)
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of all rows of one token."""
+        return sum(self.k_bytes) + sum(self.v_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of `tokens`, which stood at positions `[position, position + n)` of some context.
+
+    `data` is uint8 `[n · token_bytes]`, layer-major: K of layer 0 for all tokens (`[n, k_bytes[0]]`), K of layer 1, …,
+    then V of layer 0, …. K is rotated for the positions given here.
+    `states` maps a capture name (`"l_in-<il>"`, `"attn-<il>"`) to float16 `[n, width]`; a token that was not captured holds NaN.
+    The first `n_exact` rows were computed by llama.cpp itself behind exactly these tokens from position 0; the others
+    rest on relayed rows. `origin` says who wrote the text (an agent's name, or "" for prompts).
+    """
+
+    tokens: Tokens
+    position: int
+    n_exact: int
+    data: npt.NDArray[np.uint8]
+    layout: RowLayout
+    states: dict[str, npt.NDArray[np.float16]] = field(default_factory=dict)
+    origin: str = ""
+
+    def __post_init__(self) -> None:
+        n = len(self.tokens)
+        if self.data.size != n * self.layout.token_bytes:
+            raise ValueError(f"{self.data.size} bytes of rows for {n} tokens of {self.layout.token_bytes} bytes")
+        if not 0 <= self.n_exact <= n:
+            raise ValueError(f"n_exact {self.n_exact} outside [0, {n}]")
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes held: rows, token ids and captured states."""
+        return self.data.nbytes + self.tokens.nbytes + sum(s.nbytes for s in self.states.values())
+
+    def k(self, layer: int) -> npt.NDArray[np.uint8]:
+        """K rows of `layer`, uint8 `[n, k_bytes[layer]]`, a view."""
+        n, sizes = len(self), self.layout.k_bytes
+        start = n * sum(sizes[:layer])
+        return self.data[start : start + n * sizes[layer]].reshape(n, sizes[layer])
+
+    def v(self, layer: int) -> npt.NDArray[np.uint8]:
+        """V rows of `layer`, uint8 `[n, v_bytes[layer]]`, a view."""
+        n, sizes = len(self), self.layout.v_bytes
+        start = n * (sum(self.layout.k_bytes) + sum(sizes[:layer]))
+        return self.data[start : start + n * sizes[layer]].reshape(n, sizes[layer])
+
+    def slice(self, start: int, end: int) -> Rows:
+        """A copy of the rows of tokens `[start, end)`."""
+        if not 0 <= start <= end <= len(self):
+            raise ValueError(f"[{start}, {end}) outside [0, {len(self)})")
+        layers = range(self.layout.n_layer)
+        parts = [self.k(il)[start:end].ravel() for il in layers] + [self.v(il)[start:end].ravel() for il in layers]
+        return Rows(
+            tokens=self.tokens[start:end].copy(),
+            position=self.position + start,
+            n_exact=min(max(self.n_exact - start, 0), end - start),
+            data=np.concatenate(parts) if parts else np.empty(0, np.uint8),
+            layout=self.layout,
+            states={name: state[start:end].copy() for name, state in self.states.items()},
+            origin=self.origin,
+        )
