@@ -1,0 +1,177 @@
+"""Settings: what a run uses unless told otherwise, and where each value came from.
+
+Precedence: flag > `RELAYLITE_*` variable > `./relaylite.toml` > the user's config.toml > the default below. `[store]` and `[tui]`
+are tables of settings (variables `RELAYLITE_STORE_RAM`, …); `[relay]` is passed on to the policy as it stands.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from relaylite import paths, values
+from relaylite.errors import UsageError
+from relaylite.policies import FIDELITIES, Fidelity, parse_policy
+
+PREFIX = "RELAYLITE_"
+SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "max_tokens", "stop")
+KV_TYPES = ("f16", "f32", "bf16", "q8_0", "q4_0")
+
+T = TypeVar("T")
+
+
+def _policy(raw: object) -> str:
+    name = values.text(raw)
+    try:
+        parse_policy(name)
+    except UsageError as error:
+        raise ValueError(f"is no policy: {error}") from error
+    return name
+
+
+def _setting(default: T, read: values.Reader, about: str) -> T:
+    """A field with its default, the reader of its values, and a sentence for help texts."""
+    metadata = {"read": read, "about": about}
+    if isinstance(default, dict):
+        return cast(T, field(default_factory=lambda: dict(default), metadata=metadata))
+    return cast(T, field(default=default, metadata=metadata))
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """`[store]`: budgets of the row store."""
+
+    ram: int | None = _setting(None, values.size, "Rows kept in memory, such as 512MiB; a quarter of the free memory if unset.")
+    disk: int = _setting(4 * 2**30, values.size, "Rows kept on disk, such as 4GiB; 0 keeps none.")
+    folder: Path | None = _setting(None, values.folder_or_file, "Where rows on disk lie; a folder in relaylite's cache if unset.")
+
+
+@dataclass(frozen=True, slots=True)
+class TuiSettings:
+    """`[tui]`: the terminal app."""
+
+    theme: str = _setting("", values.text, "Name of a Textual theme; the app chooses if unset.")
+    mouse: bool = _setting(True, values.boolean, "Whether the app takes the mouse.")
+    keys: Mapping[str, Any] = _setting({}, values.table, 'Keys of actions, such as cancel = "ctrl+x".')
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings. `sources` says for each name that was set (`store.ram` within a table) where: a flag, a variable or a file."""
+
+    model: str = _setting("default", values.text, "GGUF file, catalogue name, hf:owner/repo/file.gguf, or default (SmolLM2-135M).")
+    agents: tuple[str, ...] = _setting(("plan", "code", "review"), values.names, "Agents of the chain, in order.")
+    agents_file: Path | None = _setting(None, values.folder_or_file, "TOML file with more agents.")
+    policy: str = _setting("relay", _policy, "What is taken over from upstream: full, prefix, naive or relay.")
+    fidelity: Fidelity = _setting("balanced", values.choice(FIDELITIES), "How much relay recomputes: fast, balanced or careful.")
+    max_tokens: int = _setting(512, values.integer(-1), "Tokens an agent may write; -1 writes until the context is full.")
+    temperature: float = _setting(0.0, values.number(0), "Sampling temperature; 0 always takes the likeliest token.")
+    top_k: int = _setting(40, values.integer(0), "Sample among the k likeliest tokens; 0 among all.")
+    top_p: float = _setting(0.95, values.number(0, 1), "Sample among the likeliest tokens that make up this probability.")
+    min_p: float = _setting(0.05, values.number(0, 1), "Drop tokens below this share of the likeliest one's probability.")
+    repeat_penalty: float = _setting(1.0, values.number(0), "Penalty on tokens that were just used; 1 is none.")
+    seed: int = _setting(0, values.integer(0, 2**32 - 1), "Seed of the sampler.")
+    stop: tuple[str, ...] = _setting((), values.texts, "Texts that end an answer.")
+    ctx: int | None = _setting(None, values.integer(16), "Context size in tokens; relaylite chooses if unset.")
+    threads: int | None = _setting(None, values.integer(1, 1024), "CPU threads; one for each core if unset.")
+    gpu_layers: int | None = _setting(None, values.integer(-1), "Layers to put on the GPU; -1 is all; llama.cpp chooses if unset.")
+    kv_type: str = _setting("f16", values.choice(KV_TYPES), "Type of the rows in the cache.")
+    rpc: tuple[str, ...] = _setting((), values.names, "llama.cpp RPC workers, host:port with commas between.")
+    store: StoreSettings = field(default_factory=StoreSettings)
+    tui: TuiSettings = field(default_factory=TuiSettings)
+    relay: Mapping[str, Any] = _setting({}, values.table, "Parameters of the relay policy.")
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def sampling(self) -> dict[str, Any]:
+        """Sampling values of the run, by their names in `Sampling`; an agent's own values go before them."""
+        return {name: getattr(self, name) for name in SAMPLING_FIELDS}
+
+    def forced_sampling(self) -> dict[str, Any]:
+        """Sampling values given by flag or variable; they go before an agent's own."""
+        is_forced = ("--", PREFIX)
+        return {name: getattr(self, name) for name in SAMPLING_FIELDS if self.sources.get(name, "").startswith(is_forced)}
+
+
+def load_settings(flags: Mapping[str, object] | None = None) -> Settings:
+    """The settings in force: `flags` (name → value, None for flags that were not given), then environment, then files.
+
+    Raises UsageError in one line for a value that does not fit, an unknown key (with the closest known one) or an unreadable file.
+    """
+    found: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for file in (paths.settings_file(), paths.project_settings_file()):
+        for name, raw in _entries(file):
+            found[name], sources[name] = _read(name, raw, str(file)), str(file)
+    for name in _FIELDS:
+        variable = PREFIX + name.upper().replace(".", "_")
+        if os.environ.get(variable) and not _takes_table(name):
+            found[name], sources[name] = _read(name, os.environ[variable], variable), variable
+    for name, raw in (flags or {}).items():
+        if raw is not None:
+            flag = "--" + name.replace("_", "-")
+            found[name], sources[name] = _read(name, raw, flag), flag
+    tables = {"store": StoreSettings, "tui": TuiSettings}
+    nested = {table: kind(**{n.partition(".")[2]: v for n, v in found.items() if n.startswith(f"{table}.")}) for table, kind in tables.items()}
+    plain = {name: value for name, value in found.items() if "." not in name}
+    return Settings(**plain, **nested, sources=sources)
+
+
+def describe() -> Iterator[tuple[str, str, object]]:
+    """Name, sentence and default of every setting, for help texts."""
+    for name, item in _FIELDS.items():
+        default = item.default_factory() if item.default_factory is not dataclasses.MISSING else item.default
+        yield name, item.metadata["about"], default
+
+
+def unknown_variables() -> list[str]:
+    """`RELAYLITE_*` variables that name no setting, for `doctor`."""
+    known = {PREFIX + name.upper().replace(".", "_") for name in _FIELDS if not _takes_table(name)} | {paths.HOME_VARIABLE}
+    return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
+
+
+def _fields_of(kind: type, prefix: str = "") -> dict[str, dataclasses.Field[Any]]:
+    return {prefix + item.name: item for item in dataclasses.fields(kind) if "read" in item.metadata}
+
+
+_FIELDS = _fields_of(Settings) | _fields_of(StoreSettings, "store.") | _fields_of(TuiSettings, "tui.")
+
+
+def _takes_table(name: str) -> bool:
+    return _FIELDS[name].metadata["read"] is values.table
+
+
+def _entries(file: Path) -> Iterator[tuple[str, object]]:
+    """Names and raw values of a settings file, tables of settings flattened; nothing if there is no such file."""
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file} is not UTF-8 text") from error
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{file}: {error}") from error
+    for name, raw in content.items():
+        if name in ("store", "tui") and isinstance(raw, dict):
+            yield from ((f"{name}.{key}", value) for key, value in raw.items())
+        else:
+            yield name, raw
+
+
+def _read(name: str, raw: object, source: str) -> Any:
+    if name not in _FIELDS:
+        close = difflib.get_close_matches(name, _FIELDS, n=1)
+        hint = f"did you mean {close[0]}?" if close else "`relaylite config` lists the known ones"
+        raise UsageError(f"{source}: unknown setting {name!r}; {hint}")
+    try:
+        return _FIELDS[name].metadata["read"](raw)
+    except ValueError as error:
+        label = source if source.startswith(("--", PREFIX)) else f"{source}: {name}"
+        raise UsageError(f"{label} {error}, not {raw!r}") from error
