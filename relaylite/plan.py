@@ -68,6 +68,20 @@ class Plan:
         if not self.segments or self.segments[-1].kind is not Kind.NEW:
             raise ValueError("the last token of a prompt must be computed")
 
+    @property
+    def n_exact(self) -> int:
+        """Tokens from the start whose rows will be exact: `Rows.n_exact` of a harvest that ends with the prompt."""
+        n = 0
+        for segment in self.segments:
+            if segment.match is None:
+                n = segment.end
+                continue
+            exact = min(max(segment.match.rows.n_exact - segment.match.offset, 0), len(segment))
+            if segment.kind is Kind.SPAN or exact < len(segment):
+                return n + (exact if segment.kind is Kind.PREFIX else 0)
+            n = segment.end
+        return n
+
     def of(self, kind: Kind) -> Iterator[Segment]:
         return (segment for segment in self.segments if segment.kind is kind)
 

@@ -1,0 +1,110 @@
+"""The seam of the model: what a chain asks of an engine, as plain values and one protocol.
+
+`relaylite.engine.Engine` fulfils it with llama.cpp, `tests/fakes.py` with scripted answers. Nothing here imports either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from relaylite.events import PhaseName
+from relaylite.metrics import CellMap
+from relaylite.plan import Plan
+from relaylite.rows import RowLayout, Rows
+
+if TYPE_CHECKING:
+    from relaylite.prompt import Tokenizer
+    from relaylite.sampling import Sampling
+    from relaylite.template import ChatTemplate
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What is known of a loaded model. `relay_refusal` says in one line why spans cannot be relayed, None if they can."""
+
+    name: str
+    path: str
+    architecture: str
+    n_layer: int
+    n_ctx: int
+    n_ctx_train: int
+    n_params: int
+    relay_refusal: str | None = None
+    n_embd: int = 0
+    n_head: int = 0
+    n_head_kv: int = 0
+    n_vocab: int = 0
+    file_bytes: int = 0
+    kv_bytes_per_token: int = 0
+    quantization: str = ""
+    warnings: tuple[str, ...] = ()  # one line each: a context beyond the trained one, …
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes held. An engine fills the first three, `Relay.memory()` all."""
+
+    model_bytes: int = 0
+    kv_bytes: int = 0
+    compute_bytes: int = 0
+    store_bytes: int = 0
+    resident_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """What placing a plan took, and what became of its cells."""
+
+    place_ms: float
+    rectify_ms: float
+    suffix_ms: float
+    cells: CellMap
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One sampled token. `text` is whole characters and may be "": held back for a stop string or an unfinished character."""
+
+    text: str
+    token: int
+    sample_ms: float
+
+
+class EngineLike(Protocol):
+    """One model, one live sequence, one thread at a time (except `cancel`).
+
+    `prefill` first forgets an earlier `cancel`, then replaces the live sequence by the plan's; it calls `on_phase` as it enters
+    "place", "rectify" and "suffix" (those that happen; always "suffix"), and what `on_phase` raises passes through.
+    `generate` goes on from there: it samples a token, gives it out, and computes its row when the next one is wanted, so the last
+    token has no row. When it ends, by itself, by `Cancelled` or by `close()` of the iterator, `finish_reason` holds why ("stop",
+    "length", "cancelled") and `answer_tokens` the ids whose text was given out (no end-of-generation token, nothing after a stop
+    string; perhaps the first bytes of a character that was cut).
+    After any error the engine can be used again: the next `prefill` starts from an empty sequence.
+    """
+
+    info: ModelInfo
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    layout: RowLayout
+    finish_reason: str
+    answer_tokens: tuple[int, ...]
+
+    def prefill(self, plan: Plan, on_phase: Callable[[PhaseName], None]) -> Prefill:
+        """Place, rectify and compute `plan`; afterwards the logits of its last token are ready."""
+        ...
+
+    def generate(self, sampling: Sampling) -> Iterator[Delta]: ...
+
+    def harvest(self, origin: str) -> Rows:
+        """Rows of everything in the live sequence: the prompt and the answer, without an answer's last token if that has no row."""
+        ...
+
+    def cancel(self) -> None:
+        """From any thread: the running call raises Cancelled within 1 s; without one, the next `generate` does."""
+        ...
+
+    def memory(self) -> Memory: ...
+
+    def close(self) -> None: ...
