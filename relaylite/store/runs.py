@@ -1,0 +1,141 @@
+"""`RunIndex`: where runs of prompt tokens stand in the stored texts. Token ids only; it knows no rows.
+
+Every text is cut into tiles of `window` tokens, whose hashes lie sorted. A run of `2 * window - 1` tokens always holds a
+whole tile, so looking up the hash of every window of a prompt misses none; tiles that follow one another are joined,
+compared token by token, and grown at both ends.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from relaylite.rows import Tokens
+
+GAP = -1  # stands between texts in the arena; no token has this id
+MAX_TILES = 64  # of one hash, the newest are tried; more occur only in text that repeats itself
+
+
+class Run(NamedTuple):
+    """Prompt tokens `[start, start + n)` equal tokens `[offset, offset + n)` of text `key`; it cannot grow at either end."""
+
+    start: int
+    n: int
+    key: int
+    offset: int
+
+
+def window_for(min_length: int) -> int:
+    """The widest window that finds every run of `min_length` tokens."""
+    return max(1, (min_length + 1) // 2)
+
+
+class RunIndex:
+    """Texts by key, and the runs that a prompt shares with them. Keys are never used twice."""
+
+    def __init__(self, window: int) -> None:
+        self.window = window
+        self._mixers = np.cumprod(np.full(window, 0xD6E8FEB86659FD93, np.uint64))
+        self._reset()
+
+    def add(self, key: int, tokens: Tokens) -> None:
+        """Make the text findable; `key` must be new. O(tiles) with a small constant: one copy of the sorted hashes."""
+        start, n = self._used, len(tokens)
+        self._reserve(n + 1)
+        self._arena[start : start + n] = tokens
+        self._used += n + 1  # the gap after it is already there
+        self._texts[key] = (start, n)
+        self._starts.append(start)
+        self._keys.append(key)
+        n_tiles = n // self.window
+        hashes = self._mix(tokens[: n_tiles * self.window]).reshape(n_tiles, self.window) @ self._mixers
+        order = np.argsort(hashes, kind="stable")
+        slots = np.searchsorted(self._hashes, hashes[order], side="right")  # newer tiles stand after older ones
+        self._hashes = np.insert(self._hashes, slots, hashes[order])
+        self._tiles = np.insert(self._tiles, slots, start + order * self.window)
+
+    def discard(self, key: int) -> None:
+        """Forget the text, if it is there."""
+        start, n = self._texts.pop(key, (0, -1))
+        if n < 0:
+            return
+        keep = (self._tiles < start) | (self._tiles >= start + n)
+        self._hashes, self._tiles = self._hashes[keep], self._tiles[keep]
+        self._dead += n + 1
+        if self._dead > self._used // 2:
+            self._compact()
+
+    def find(self, tokens: Tokens, min_length: int) -> list[Run]:
+        """All longest runs of at least `min_length` tokens; none is missed if `min_length >= 2 * window - 1`."""
+        at, tile = self._tile_pairs(tokens)
+        if not len(at):
+            return []
+        starts, places, lengths = self._join(tokens, at, tile)
+        long_enough = lengths >= min_length
+        starts, places, lengths = starts[long_enough], places[long_enough], lengths[long_enough]
+        text = np.searchsorted(np.asarray(self._starts), places, side="right") - 1
+        runs = zip(starts.tolist(), lengths.tolist(), text.tolist(), places.tolist(), strict=True)
+        return [Run(start, n, self._keys[i], place - self._starts[i]) for start, n, i, place in runs]
+
+    def _tile_pairs(self, tokens: Tokens) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Prompt positions and arena positions of equal tiles, checked token by token, ordered along diagonals."""
+        none = np.empty(0, np.int64)
+        if len(tokens) < self.window or not len(self._hashes):
+            return none, none
+        windows = np.lib.stride_tricks.sliding_window_view(self._mix(tokens), self.window) @ self._mixers
+        last = np.searchsorted(self._hashes, windows, side="right")
+        counts = np.minimum(last - np.searchsorted(self._hashes, windows, side="left"), MAX_TILES)
+        at = np.repeat(np.arange(len(windows)), counts)
+        nth = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
+        tile = self._tiles[np.repeat(last, counts) - 1 - nth]
+        inside = np.arange(self.window)
+        equal = (tokens[at[:, None] + inside] == self._arena[tile[:, None] + inside]).all(axis=1)
+        at, tile = at[equal], tile[equal]
+        order = np.lexsort((at, tile - at))
+        return at[order], tile[order]
+
+    def _join(
+        self, tokens: Tokens, at: npt.NDArray[np.int64], tile: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Tiles that follow one another on a diagonal as one run, grown left and right by less than a tile."""
+        diagonal = tile - at
+        first = np.ones(len(at), bool)
+        first[1:] = (diagonal[1:] != diagonal[:-1]) | (at[1:] != at[:-1] + self.window)
+        heads = np.flatnonzero(first)
+        starts, places = at[heads], tile[heads]
+        lengths = np.diff(np.append(heads, len(at))) * self.window
+        prompt = np.full(len(tokens) + 2, GAP - 1, np.int64)  # its edges equal nothing in the arena
+        prompt[1:-1] = tokens
+        for _ in range(self.window - 1):
+            grows = prompt[starts] == self._arena[places - 1]
+            starts, places, lengths = starts - grows, places - grows, lengths + grows
+            lengths = lengths + (prompt[starts + lengths + 1] == self._arena[places + lengths])
+        return starts, places, lengths
+
+    def _mix(self, tokens: Tokens) -> npt.NDArray[np.uint64]:
+        mixed = tokens.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        return mixed ^ (mixed >> np.uint64(29))
+
+    def _reserve(self, n: int) -> None:
+        if self._used + n > len(self._arena):
+            grown = np.full(2 * (self._used + n), GAP, np.int32)
+            grown[: self._used] = self._arena[: self._used]
+            self._arena = grown
+
+    def _reset(self) -> None:
+        self._arena = np.full(1024, GAP, np.int32)
+        self._used = 1  # a gap before the first text
+        self._dead = 0
+        self._texts: dict[int, tuple[int, int]] = {}
+        self._starts: list[int] = []
+        self._keys: list[int] = []
+        self._hashes = np.empty(0, np.uint64)
+        self._tiles = np.empty(0, np.int64)
+
+    def _compact(self) -> None:
+        alive = [(key, self._arena[start : start + n].copy()) for key, (start, n) in self._texts.items()]
+        self._reset()
+        for key, tokens in alive:
+            self.add(key, tokens)
