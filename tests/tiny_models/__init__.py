@@ -1,6 +1,6 @@
 """Tiny random GGUF models, written at test time: every architecture that the tests name, and damaged files."""
 
-from .architectures import TABLE
+from .table import TABLE
 from .templates import TEMPLATES
 from .writer import ARCHITECTURES, write_model
 

@@ -4,6 +4,8 @@ Both learn nothing: their pieces come from one list of merges, which holds on pu
 that text joined from parts tokenizes otherwise than its parts do.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
 

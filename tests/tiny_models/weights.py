@@ -3,36 +3,54 @@
 A tensor's values depend on the seed and its name alone, so that variants of a model share what they have in common.
 """
 
+from __future__ import annotations
+
 import zlib
 
 import numpy as np
 
+from .architecture import Architecture
+
+_LOGIT_STD = 3.0
 # Standard deviation of a product's output for inputs of unit variance. Queries and keys make attention logits of about ±3.
-_GAINS = {"attn_q": 1.8, "attn_k": 1.8, "attn_qkv": 1.8, "attn_output": 2.0, "output": 3.0, "ffn_gate_inp": 2.0}
+_GAINS = {"attn_q": 1.8, "attn_k": 1.8, "attn_qkv": 1.8, "attn_q_b": 1.8, "attn_output": 2.0, "output": _LOGIT_STD, "ffn_gate_inp": 2.0}
+_ROPE_FACTORS = {"rope_freqs": (1.0, 8.0), "rope_factors_short": (1.0, 1.2), "rope_factors_long": (1.0, 4.0)}
 _BIAS_STD = {"attn_k": 0.5, "attn_q": 0.5}
 
 
-def make_weight(name: str, shape: tuple[int, ...], seed: int, embedding_std: float) -> np.ndarray:
+def make_weight(name: str, shape: tuple[int, ...], seed: int, model: Architecture) -> np.ndarray:
     """Values as F32 in numpy's order (the reverse of ggml's, in which `shape` is given)."""
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    noise = rng.standard_normal(shape[::-1], dtype=np.float32)
     stem = name.removesuffix(".weight").removesuffix(".bias").rsplit(".", 1)[-1]
-    return _values(rng, stem, name.endswith(".bias"), shape[::-1], embedding_std).astype(np.float32)
+    values = _bias(stem, noise) if name.endswith(".bias") else _weight(stem, noise, model)
+    return np.ascontiguousarray(values, dtype=np.float32)
 
 
-def _values(rng: np.random.Generator, stem: str, is_bias: bool, shape: tuple[int, ...], embedding_std: float) -> np.ndarray:
-    noise = rng.standard_normal(shape, dtype=np.float32)
-    if stem == "ssm_dt" and is_bias:
+def _bias(stem: str, noise: np.ndarray) -> np.ndarray:
+    if stem == "ssm_dt":
         return noise * 0.5 - 2.0  # softplus(-2) = 0.13: a state that lasts for some tokens
-    if is_bias:
-        return noise * _BIAS_STD.get(stem, 0.1)
+    return noise * _BIAS_STD.get(stem, 0.1)
+
+
+def _weight(stem: str, noise: np.ndarray, model: Architecture) -> np.ndarray:
+    width = noise.shape[-1]
+    if stem in ("token_embd", "position_embd"):
+        return noise * model.embedding_std
     if stem.endswith("norm"):
-        return (1.8 if stem in ("attn_q_norm", "attn_k_norm") else 1.0) * (1 + 0.1 * noise)
+        return (1 + 0.1 * noise) * _norm_gain(stem, width, model)
+    if stem in _ROPE_FACTORS:
+        return np.linspace(*_ROPE_FACTORS[stem], width)
     if stem == "ssm_a":
-        return -np.broadcast_to(np.arange(1, shape[-1] + 1, dtype=np.float32), shape).copy()
+        return np.broadcast_to(-np.arange(1, width + 1), noise.shape)
     if stem == "ssm_d":
         return 1 + 0.1 * noise
     if stem == "attn_sinks":
         return noise
-    if stem == "token_embd":
-        return noise * embedding_std
-    return noise * (_GAINS.get(stem, 1.0) / np.sqrt(shape[-1]))
+    return noise * (_GAINS.get(stem, 1.0) / np.sqrt(width))
+
+
+def _norm_gain(stem: str, width: int, model: Architecture) -> float:
+    if stem == model.output_norm and model.is_tied:
+        return _LOGIT_STD / (model.embedding_std * np.sqrt(width))
+    return 1.8 if stem in ("attn_q_norm", "attn_k_norm") else 1.0

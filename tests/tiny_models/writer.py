@@ -1,12 +1,15 @@
 """Writes a tiny random model of an architecture of the table as a GGUF file that llama.cpp loads."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from gguf import GGMLQuantizationType, GGUFValueType, GGUFWriter, quants
 
-from .architectures import TABLE, Architecture, PerLayer
+from .architecture import Architecture, PerLayer
+from .table import TABLE
 from .templates import TEMPLATES
 from .vocabulary import Vocabulary, make_vocabulary
 from .weights import make_weight
@@ -21,7 +24,7 @@ def write_model(
     path: str | Path,
     arch: str,
     *,
-    n_layer: int = 3,
+    n_layer: int | None = None,
     seed: int = 0,
     weights: str = "F16",
     template: str | None = "chatml",
@@ -30,11 +33,12 @@ def write_model(
 ) -> Path:
     """Writes the model `arch` of the table to `path` and gives the path back.
 
-    `weights` is the type of the matrices (F32, F16, Q8_0, Q4_0, …); vectors stay F32. `template` is a name in `TEMPLATES`,
+    `n_layer` is by default 3, or what shows the architecture's kinds of layers. `weights` is the type of the matrices (F32, F16, Q8_0, Q4_0, …); vectors stay F32. `template` is a name in `TEMPLATES`,
     a template's own text, or None for a model without one. `vocab` is "bpe" or "spm", by default the architecture's.
     `metadata` adds or replaces whole keys; a value of None removes the key.
     """
     model = TABLE[arch]
+    n_layer = model.n_layer if n_layer is None else n_layer
     vocabulary = make_vocabulary(vocab or model.vocab)
     writer = GGUFWriter(path, model.gguf_name)
     values = {
@@ -46,9 +50,9 @@ def write_model(
     for key, value in values.items():
         if value is not None:
             _add_value(writer, key, value)
-    dims = {**model.all_dims(), "vocab": len(vocabulary.tokens)}
+    dims = {**model.all_dims(), "vocab": len(vocabulary.tokens), "ctx": _N_CTX_TRAIN}
     for name, shape in _tensor_shapes(model, n_layer, dims):
-        data = make_weight(name, shape, seed, model.embedding_std)
+        data = make_weight(name, shape, seed, model)
         dtype = _storage_type(name, shape, GGMLQuantizationType[weights])
         writer.add_tensor(name, quants.quantize(data, dtype), raw_dtype=dtype)
     writer.write_header_to_file()
@@ -59,7 +63,7 @@ def write_model(
 
 
 def _tensor_shapes(model: Architecture, n_layer: int, dims: Mapping[str, int]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    named = {"token_embd.weight": "embd vocab", "output_norm.weight": "embd", **model.model}
+    named = {"token_embd.weight": "embd vocab", f"{model.output_norm}.weight": "embd", **model.model}
     if not model.is_tied:
         named["output.weight"] = "embd vocab"
     for layer in range(n_layer):
@@ -85,13 +89,12 @@ def _model_metadata(model: Architecture, n_layer: int) -> dict[str, Any]:
         "attention.key_length": dims["head"],
         "attention.value_length": dims["head"],
         "attention.layer_norm_rms_epsilon": 1e-5,
+        "attention.layer_norm_epsilon": 1e-5,
         "rope.dimension_count": dims["rotary"],
         "rope.freq_base": 10_000.0,
         **model.metadata,
     }
-    return {
-        f"{model.gguf_name}.{key}": value.expand(n_layer) if isinstance(value, PerLayer) else value for key, value in keys.items()
-    }
+    return {f"{model.gguf_name}.{key}": value.expand(n_layer) if isinstance(value, PerLayer) else value for key, value in keys.items()}
 
 
 def _vocabulary_metadata(vocabulary: Vocabulary, template: str | None) -> dict[str, Any]:
