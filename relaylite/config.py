@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 from relaylite import paths, values
 from relaylite.errors import UsageError
 from relaylite.policies import FIDELITIES, Fidelity, parse_policy
+from relaylite.sampling import MAX_SEED
 
 PREFIX = "RELAYLITE_"
 SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "max_tokens", "stop")
@@ -71,12 +72,12 @@ class Settings:
     policy: str = _setting("relay", _policy, "What is taken over from upstream: full, prefix, naive or relay.")
     fidelity: Fidelity = _setting("balanced", values.choice(FIDELITIES), "How much relay recomputes: fast, balanced or careful.")
     max_tokens: int = _setting(512, values.integer(-1), "Tokens an agent may write; -1 writes until the context is full.")
-    temperature: float = _setting(0.0, values.number(0), "Sampling temperature; 0 always takes the likeliest token.")
+    temperature: float = _setting(0.0, values.number(0, 10), "Sampling temperature; 0 always takes the likeliest token.")
     top_k: int = _setting(40, values.integer(0), "Sample among the k likeliest tokens; 0 among all.")
     top_p: float = _setting(0.95, values.number(0, 1), "Sample among the likeliest tokens that make up this probability.")
     min_p: float = _setting(0.05, values.number(0, 1), "Drop tokens below this share of the likeliest one's probability.")
-    repeat_penalty: float = _setting(1.0, values.number(0), "Penalty on tokens that were just used; 1 is none.")
-    seed: int = _setting(0, values.integer(0, 2**32 - 1), "Seed of the sampler.")
+    repeat_penalty: float = _setting(1.0, values.number(0.01, 10), "Penalty on tokens that were just used; 1 is none.")
+    seed: int = _setting(0, values.integer(0, MAX_SEED), "Seed of the sampler.")
     stop: tuple[str, ...] = _setting((), values.texts, "Texts that end an answer.")
     ctx: int | None = _setting(None, values.integer(16), "Context size in tokens; relaylite chooses if unset.")
     threads: int | None = _setting(None, values.integer(1, 1024), "CPU threads; one for each core if unset.")

@@ -71,11 +71,6 @@ def store_folder() -> Path:
     return cache_folder() / "store"
 
 
-def verified_folder() -> Path:
-    """One empty file for each model file whose checksum was checked."""
-    return cache_folder() / "verified"
-
-
 def history_file() -> Path:
     """Messages typed in the chat."""
     return data_folder() / "history.jsonl"

@@ -1,0 +1,91 @@
+"""A local HTTP server with the part of the Hugging Face hub's interface that a download uses. Real sockets, real huggingface_hub."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@dataclass
+class Hub:
+    """`files` by `owner/repo/file`. `cut_after`: bytes after which each body breaks off; `corrupt`: bodies differ from their checksum."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    cut_after: int | None = None
+    corrupt: bool = False
+    refuse: tuple[int, str] | None = None  # status and X-Error-Code of every answer
+    requests: list[tuple[str, str, str | None]] = field(default_factory=list)  # method, path, Range
+    url: str = ""
+
+
+def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+        def do_HEAD(self) -> None:
+            self.answer(with_body=False)
+
+        def do_GET(self) -> None:
+            self.answer(with_body=True)
+
+        def fail(self, status: int, code: str) -> None:
+            self.send_response(status)
+            self.send_header("X-Error-Code", code)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def answer(self, with_body: bool) -> None:
+            asked = self.headers.get("Range")
+            hub.requests.append((self.command, self.path, asked))
+            if hub.refuse:
+                return self.fail(*hub.refuse)
+            repo, _, rest = self.path.lstrip("/").partition("/resolve/")
+            revision, _, file = rest.partition("/")
+            if not any(name.startswith(repo + "/") for name in hub.files):
+                return self.fail(404, "RepoNotFound")
+            if revision not in ("main", COMMIT):
+                return self.fail(404, "RevisionNotFound")
+            if f"{repo}/{file}" not in hub.files:
+                return self.fail(404, "EntryNotFound")
+            self.send_file(hub.files[f"{repo}/{file}"], asked, with_body)
+
+        def send_file(self, content: bytes, asked: str | None, with_body: bool) -> None:
+            etag, start = hashlib.sha256(content).hexdigest(), int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
+            body = (bytes(len(content)) if hub.corrupt else content)[start:]
+            self.send_response(206 if asked else 200)
+            self.send_header("X-Repo-Commit", COMMIT)
+            self.send_header("X-Linked-Etag", f'"{etag}"')
+            self.send_header("X-Linked-Size", str(len(content)))
+            self.send_header("ETag", f'"{etag}"')
+            self.send_header("Content-Length", str(len(body)))
+            if asked:
+                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+            self.end_headers()
+            if with_body:
+                self.wfile.write(body if hub.cut_after is None else body[: hub.cut_after])
+                self.close_connection = hub.cut_after is not None
+
+    return Handler
+
+
+@contextmanager
+def serve(hub: Hub) -> Iterator[Hub]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(hub))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    hub.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,152 @@
+"""Settings: precedence, where a value came from, and what is said of a value or a key that does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from relaylite import config, paths
+from relaylite.config import Settings, load_settings
+from relaylite.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def test_flag_environment_project_user_default(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = [load_settings().seed]
+    write(paths.settings_file(), "seed = 1")
+    seen.append(load_settings().seed)
+    write(folder / "relaylite.toml", "seed = 2")
+    seen.append(load_settings().seed)
+    monkeypatch.setenv("RELAYLITE_SEED", "3")
+    seen.append(load_settings({"seed": None}).seed)
+    settings = load_settings({"seed": 4})
+    seen.append(settings.seed)
+    assert seen == [0, 1, 2, 3, 4]
+    assert settings.sources == {"seed": "--seed"}
+
+
+def test_each_value_says_where_it_came_from(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(paths.settings_file(), 'policy = "naive"\n[store]\nram = "1GiB"\n')
+    write(folder / "relaylite.toml", "[tui]\ntheme = 'nord'")
+    monkeypatch.setenv("RELAYLITE_STORE_DISK", "0")
+    settings = load_settings({"agents": "plan, solve"})
+    assert settings.sources == {
+        "policy": str(paths.settings_file()),
+        "store.ram": str(paths.settings_file()),
+        "tui.theme": "relaylite.toml",
+        "store.disk": "RELAYLITE_STORE_DISK",
+        "agents": "--agents",
+    }
+    assert (settings.policy, settings.agents, settings.tui.theme) == ("naive", ("plan", "solve"), "nord")
+    assert (settings.store.ram, settings.store.disk) == (2**30, 0)
+
+
+def test_tables_for_others_are_passed_on_as_they_stand(folder: Path) -> None:
+    write(folder / "relaylite.toml", "[relay]\ntau_dev = 1.5\n[relay.fast]\nl_start = 4\n[tui.keys]\ncancel = 'ctrl+x'\n")
+    settings = load_settings()
+    assert settings.relay == {"tau_dev": 1.5, "fast": {"l_start": 4}}
+    assert settings.tui.keys == {"cancel": "ctrl+x"}
+
+
+def test_sampling_of_files_is_a_base_and_that_of_flags_and_variables_is_forced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder / "relaylite.toml", "temperature = 0.5\ntop_k = 7\n")
+    monkeypatch.setenv("RELAYLITE_TOP_K", "9")
+    settings = load_settings({"max_tokens": 8})
+    assert settings.sampling() | {"temperature": 0.5, "top_k": 9, "max_tokens": 8} == settings.sampling()
+    assert settings.forced_sampling() == {"top_k": 9, "max_tokens": 8}
+
+
+def test_every_setting_has_a_sentence_and_its_default_is_a_value_that_may_be_given() -> None:
+    names = [name for name, _, _ in config.describe()]
+    assert {"model", "store.ram", "tui.keys", "relay"} <= set(names) and "sources" not in names
+    for name, about, default in config.describe():
+        assert about.endswith("."), name
+        if default not in (None, "", ()):
+            assert load_settings({name: default}) == Settings(), name
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("max_token = 5", "unknown setting 'max_token'; did you mean max_tokens?"),
+        ("[store]\nramm = 5", "unknown setting 'store.ramm'; did you mean store.ram?"),
+        ("xyzzy = 5", "unknown setting 'xyzzy'; `relaylite config` lists the known ones"),
+        ("store = 5", "unknown setting 'store'"),
+        ("[model]\na = 1", "model must be a text, not {'a': 1}"),
+        ('seed = "x"', "seed must be an integer from 0 to 4294967294, not 'x'"),
+        ("seed = -1", "seed must be an integer from 0"),
+        ("seed = true", "seed must be an integer"),
+        ("temperature = nan", "temperature must be a number from 0 to 10"),
+        ("max_tokens = -2", "max_tokens must be an integer of at least -1, not -2"),
+        ("agents = []", "agents must be a list of names"),
+        ('policy = "relai"', "policy is no policy: unknown policy 'relai'; known: full"),
+        ('fidelity = "best"', "fidelity must be one of fast, balanced, careful, not 'best'"),
+        ('[store]\nram = "lots"', "store.ram must be a size such as 512MiB or 4GiB, not 'lots'"),
+        ("[tui]\nmouse = 'perhaps'", "tui.mouse must be true or false"),
+        ("relay = 1", "relay must be a table"),
+        ("seed = ", "Invalid value"),
+    ],
+)
+def test_a_file_that_is_wrong_is_named_with_what_is_wrong(folder: Path, text: str, said: str) -> None:
+    write(folder / "relaylite.toml", text)
+    with pytest.raises(UsageError) as caught:
+        load_settings()
+    message = str(caught.value)
+    assert message.startswith("relaylite.toml: ") and said in message and "\n" not in message
+
+
+def test_wrong_variables_and_flags_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="^--top-p must be a number from 0 to 1, not 2$"):
+        load_settings({"top_p": 2})
+    monkeypatch.setenv("RELAYLITE_CTX", "many")
+    with pytest.raises(UsageError, match="^RELAYLITE_CTX must be an integer of at least 16, not 'many'$"):
+        load_settings()
+
+
+def test_files_that_cannot_be_read(folder: Path) -> None:
+    (folder / "relaylite.toml").mkdir()
+    with pytest.raises(UsageError, match="cannot read relaylite.toml: Is a directory"):
+        load_settings()
+
+
+def test_variables_that_name_nothing_are_known_to_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELAYLITE_MODLE", "x")
+    monkeypatch.setenv("RELAYLITE_MODEL", "x")
+    assert config.unknown_variables() == ["RELAYLITE_MODLE"]
+
+
+@pytest.mark.parametrize(("text", "n"), [("512MiB", 2**29), ("4 GB", 4 * 10**9), ("1.5k", 1500), ("0", 0), ("7b", 7), ("2gi", 2**31)])
+def test_sizes(text: str, n: int) -> None:
+    assert load_settings({"store.ram": text}).store.ram == n
+
+
+def test_all_state_lies_below_one_folder(home: Path) -> None:
+    places = [
+        paths.settings_file(),
+        paths.agents_file(),
+        paths.sessions_folder(),
+        paths.profiles_folder(),
+        paths.store_folder(),
+        paths.logs_folder(),
+        paths.history_file(),
+    ]
+    assert all(place.is_relative_to(home) for place in places)
+    assert not any(place.exists() for place in places)
+    made = paths.ensure(paths.sessions_folder())
+    assert made.stat().st_mode & 0o777 == 0o700
+
+
+def test_without_the_variable_state_lies_where_the_system_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(paths.HOME_VARIABLE)
+    assert "relaylite" in paths.settings_file().parts
