@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -27,41 +28,46 @@ class Candidate:
         return Candidate(first, last - first, self.key, self.offset + first - self.start, self.rank)
 
 
-def choose(candidates: Iterable[Candidate], min_length: int, gaps: list[tuple[int, int]]) -> list[Candidate]:
-    """Disjoint parts of the candidates within the prompt ranges `gaps`, each of at least `min_length` tokens, in no order.
+class Gaps:
+    """Prompt positions not taken yet, as sorted disjoint ranges."""
+
+    def __init__(self, start: int, end: int) -> None:
+        self._starts, self._ends = [start], [end]
+
+    def within(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The free ranges in `[start, end)`."""
+        first, last = bisect_right(self._ends, start), bisect_left(self._starts, end)
+        return [(max(start, s), min(end, e)) for s, e in zip(self._starts[first:last], self._ends[first:last], strict=True)]
+
+    def take(self, start: int, end: int) -> None:
+        """Take `[start, end)`, which lies within one free range."""
+        i = bisect_right(self._starts, start) - 1
+        rest = [(s, e) for s, e in ((self._starts[i], start), (end, self._ends[i])) if s < e]
+        self._starts[i : i + 1] = [s for s, _ in rest]
+        self._ends[i : i + 1] = [e for _, e in rest]
+
+
+def choose(candidates: Iterable[Candidate], min_length: int, gaps: Gaps) -> list[Candidate]:
+    """Disjoint parts of the candidates within `gaps`, each of at least `min_length` tokens, in no order; takes them from `gaps`.
 
     Ties: the higher rank, then the earlier place.
     """
-    heap: list[tuple[int, tuple[int, ...], int, int, Candidate]] = []
+    heap: list[tuple[int, tuple[int, ...], int, int, int, Candidate]] = []
+    chosen: list[Candidate] = []
 
-    def offer(candidate: Candidate, free: Iterable[tuple[int, int]]) -> None:
-        for start, end in free:
-            part = candidate.within(start, end)
-            if part.n >= min_length:
-                heapq.heappush(heap, (-part.n, tuple(-r for r in part.rank), part.start, part.offset, part))
+    def offer(candidate: Candidate) -> None:
+        for start, end in gaps.within(candidate.start, candidate.end):
+            if end - start >= min_length:
+                part = candidate.within(start, end)
+                heapq.heappush(heap, (-part.n, tuple(-r for r in part.rank), part.start, part.offset, part.key, part))
 
-    gaps, chosen = list(gaps), []
     for candidate in candidates:
-        offer(candidate, gaps)
+        offer(candidate)
     while heap:
         best = heapq.heappop(heap)[-1]
-        if not any(start <= best.start and best.end <= end for start, end in gaps):
-            offer(best, gaps)
-            continue
-        chosen.append(best)
-        gaps = [piece for gap in gaps for piece in _without(gap, best)]
+        if gaps.within(best.start, best.end) == [(best.start, best.end)]:
+            gaps.take(best.start, best.end)
+            chosen.append(best)
+        else:
+            offer(best)
     return chosen
-
-
-def remaining(start: int, end: int, taken: Iterable[Candidate]) -> list[tuple[int, int]]:
-    """The ranges of `[start, end)` that `taken` leaves."""
-    gaps = [(start, end)]
-    for candidate in taken:
-        gaps = [piece for gap in gaps for piece in _without(gap, candidate)]
-    return gaps
-
-
-def _without(gap: tuple[int, int], taken: Candidate) -> list[tuple[int, int]]:
-    start, end = gap
-    pieces = [(start, min(end, taken.start)), (max(start, taken.end), end)]
-    return [(first, last) for first, last in pieces if first < last]

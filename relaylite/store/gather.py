@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -31,7 +33,7 @@ def gather(path: list[Node], start: int, end: int) -> tuple[Rows, int]:
     return whole, 0
 
 
-def cut(values: npt.NDArray, node: Node, start: int, end: int) -> npt.NDArray:
+def cut(values: npt.NDArray[Any], node: Node, start: int, end: int) -> npt.NDArray[Any]:
     """Of `values`, one a token of `node`, those at positions `[start, end)`; a view."""
     return values[max(start - node.start, 0) : end - node.start]
 

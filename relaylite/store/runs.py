@@ -35,10 +35,19 @@ def window_for(min_length: int) -> int:
 class RunIndex:
     """Texts by key, and the runs that a prompt shares with them. Keys are never used twice."""
 
+    _arena: Tokens  # all texts, a gap before each and after the last
+    _used: int
+    _dead: int  # of the tokens in use, those of discarded texts
+    _texts: dict[int, tuple[int, int]]  # key → place in the arena, length
+    _starts: list[int]  # places of all texts ever added, ascending, and their keys
+    _keys: list[int]
+    _hashes: npt.NDArray[np.uint64]  # of all tiles, ascending, and where these stand in the arena
+    _tiles: npt.NDArray[np.int64]
+
     def __init__(self, window: int) -> None:
         self.window = window
         self._mixers = np.cumprod(np.full(window, 0xD6E8FEB86659FD93, np.uint64))
-        self._reset()
+        self._clear()
 
     def add(self, key: int, tokens: Tokens) -> None:
         """Make the text findable; `key` must be new. O(tiles) with a small constant: one copy of the sorted hashes."""
@@ -124,18 +133,14 @@ class RunIndex:
             grown[: self._used] = self._arena[: self._used]
             self._arena = grown
 
-    def _reset(self) -> None:
+    def _clear(self) -> None:
         self._arena = np.full(1024, GAP, np.int32)
-        self._used = 1  # a gap before the first text
-        self._dead = 0
-        self._texts: dict[int, tuple[int, int]] = {}
-        self._starts: list[int] = []
-        self._keys: list[int] = []
-        self._hashes = np.empty(0, np.uint64)
-        self._tiles = np.empty(0, np.int64)
+        self._used, self._dead = 1, 0  # a gap stands before the first text
+        self._texts, self._starts, self._keys = {}, [], []
+        self._hashes, self._tiles = np.empty(0, np.uint64), np.empty(0, np.int64)
 
     def _compact(self) -> None:
         alive = [(key, self._arena[start : start + n].copy()) for key, (start, n) in self._texts.items()]
-        self._reset()
+        self._clear()
         for key, tokens in alive:
             self.add(key, tokens)

@@ -13,12 +13,14 @@ import numpy as np
 
 from relaylite.plan import Match
 from relaylite.rows import RowLayout, Rows, Tokens
-from relaylite.store.choice import Candidate, choose, remaining
+from relaylite.store.choice import Candidate, Gaps, choose
 from relaylite.store.gather import captured, gather
 from relaylite.store.radix import Node, RadixTree
 from relaylite.store.renewal import renewed
 from relaylite.store.runs import Run, RunIndex, window_for
 from relaylite.store.stats import StoreStats
+
+MAX_EQUAL = 8  # stored runs of the very same prompt tokens that are looked at closely
 
 log = logging.getLogger("relaylite.store")
 
@@ -72,10 +74,10 @@ class Store:
         with self._lock:
             runs = self._index(window_for(min_length)).find(tokens[start:], min_length)
             paths = {run.key: self._texts[run.key].path() for run in runs}
-            candidates = [self._candidate(run, paths[run.key], start) for run in runs]
+            candidates = _newest([self._candidate(run, paths[run.key], start) for run in runs])
             whole = [part for candidate in candidates for part in _captured_parts(candidate, paths[candidate.key])]
-            chosen = choose(whole, min_length, [(start, len(tokens))])
-            chosen += choose(candidates, min_length, remaining(start, len(tokens), chosen))
+            gaps = Gaps(start, len(tokens))
+            chosen = choose(whole, min_length, gaps) + choose(candidates, min_length, gaps)
             return [self._match(candidate, paths[candidate.key]) for candidate in sorted(chosen, key=lambda c: c.start)]
 
     def stats(self) -> StoreStats:
@@ -190,6 +192,14 @@ class Store:
 
 def _text(leaf: Node) -> Tokens:
     return np.concatenate([node.tokens for node in leaf.path()])
+
+
+def _newest(candidates: list[Candidate]) -> list[Candidate]:
+    """Of candidates for the very same tokens, those of highest rank: a task stands in hundreds of prompts."""
+    of_place: dict[tuple[int, int], list[Candidate]] = {}
+    for candidate in candidates:
+        of_place.setdefault((candidate.start, candidate.n), []).append(candidate)
+    return [best for same in of_place.values() for best in sorted(same, key=lambda c: c.rank)[-MAX_EQUAL:]]
 
 
 def _captured_parts(candidate: Candidate, path: list[Node]) -> list[Candidate]:
