@@ -1,0 +1,32 @@
+// backends.h: our own scheduler over the devices that hold the model. Computes graphs whose weights and caches already lie in buffers.
+#pragma once
+
+#include <vector>
+
+#include "ggml-backend.h"
+#include "stop.h"
+
+namespace relay {
+
+class Backends {
+  public:
+    Backends() = default;
+    Backends(const Backends &) = delete;
+    Backends & operator=(const Backends &) = delete;
+    ~Backends();
+
+    // `tensors`: weights and caches whose buffers name the devices to compute on; the CPU is always the last.
+    void open(const std::vector<ggml_tensor *> & tensors, int n_threads, relay_stop * stop);
+
+    // Allocates the graph's own tensors; set the inputs after this and before compute(). Throws Failure.
+    void allocate(ggml_cgraph * graph);
+    void compute(ggml_cgraph * graph);
+
+  private:
+    void add(ggml_backend_dev_t device, int n_threads, relay_stop * stop);
+
+    std::vector<ggml_backend_t> backends_;
+    ggml_backend_sched_t sched_ = nullptr;
+};
+
+}  // namespace relay

@@ -1,0 +1,258 @@
+// cells.cpp: rows in and out of the live sequence. New cells come from a composed state (layout: llama_kv_cache::state_write in llama.cpp's
+// src/llama-kv-cache.cpp) that is set on the scratch sequence and then handed to the live one, which moves metadata only.
+#include <cstring>
+
+#include "context.h"
+
+namespace relay {
+
+namespace {
+
+// Writes into a buffer that only grows: its memory is touched once per append, not cleared before.
+class StateWriter {
+  public:
+    explicit StateWriter(std::vector<uint8_t> & bytes) : bytes_(bytes) {}
+
+    uint8_t * take(size_t n) {
+        if (bytes_.size() < n_ + n) {
+            bytes_.resize(n_ + n);
+        }
+        n_ += n;
+        return bytes_.data() + n_ - n;
+    }
+
+    template <typename T> void put(T value) { memcpy(take(sizeof(T)), &value, sizeof(T)); }
+
+    size_t size() const { return n_; }
+
+  private:
+    std::vector<uint8_t> & bytes_;
+    size_t n_ = 0;
+};
+
+int32_t count(const relay_segment * segments, int32_t n_segments) {
+    int64_t n = 0;
+    for (int32_t i = 0; i < n_segments; ++i) {
+        n += segments[i].n;
+    }
+    return n > INT32_MAX ? INT32_MAX : (int32_t) n;
+}
+
+// A cell that waits for its rows is told apart from any other by its position, written as small finite numbers of every cache type.
+void fill_marker(uint8_t * row, size_t n_bytes, int32_t position) {
+    memset(row, 0, n_bytes);
+    for (size_t i = 0; i + 1 < n_bytes && i < 8; i += 2) {
+        row[i] = (uint8_t) (1 + (position >> (i / 2 * 7) & 0x7f));
+    }
+}
+
+// Where the K rows (or V rows) of layer il begin in a run of n_run tokens.
+size_t rows_offset(const Layers & layers, int32_t il, bool is_v, size_t n_run) {
+    size_t bytes = 0;
+    for (int32_t i = 0; i < (int32_t) layers.all.size(); ++i) {
+        bytes += is_v || i < il ? layers.all[i].k_row : 0;
+        bytes += is_v && i < il ? layers.all[i].v_row : 0;
+    }
+    return bytes * n_run;
+}
+
+void put_rows(const relay_context & relay, StateWriter & state, int32_t il, bool is_v, const relay_segment * segments, int32_t n_segments) {
+    const Layer & layer = relay.layers.all[il];
+    const size_t row = is_v ? layer.v_row : layer.k_row;
+    state.put<int32_t>((is_v ? layer.v : layer.k)->type);
+    state.put<uint64_t>(row);
+    int32_t position = relay.length();
+    for (int32_t i = 0; i < n_segments; ++i) {
+        const relay_segment & segment = segments[i];
+        uint8_t * to = state.take(row * segment.n);
+        if (segment.data) {
+            memcpy(to, segment.data + rows_offset(relay.layers, il, is_v, segment.n_run) + row * segment.first, row * segment.n);
+        } else {
+            for (int32_t j = 0; j < segment.n; ++j) {
+                fill_marker(to + row * j, row, position + j);
+            }
+        }
+        position += segment.n;
+    }
+}
+
+void put_cache(const relay_context & relay, StateWriter & state, const std::vector<int32_t> & layers, const relay_segment * segments, int32_t n_segments) {
+    const int32_t n = count(segments, n_segments);
+    const int32_t p0 = relay.length();
+    state.put<uint32_t>(1);  // streams
+    state.put<uint32_t>((uint32_t) n);
+    for (int32_t i = 0; i < n; ++i) {
+        state.put<llama_pos>(p0 + i);
+        state.put<uint32_t>(1);
+        state.put<llama_seq_id>(scratch_seq);
+    }
+    state.put<uint32_t>(0);  // V is not transposed
+    state.put<uint32_t>((uint32_t) layers.size());
+    for (const int32_t il : layers) {
+        put_rows(relay, state, il, false, segments, n_segments);
+    }
+    for (const int32_t il : layers) {
+        put_rows(relay, state, il, true, segments, n_segments);
+    }
+}
+
+void check_segments(const relay_context & relay, const relay_segment * segments, int32_t n_segments) {
+    require(segments != nullptr && n_segments > 0, "segments are needed");
+    for (int32_t i = 0; i < n_segments; ++i) {
+        const relay_segment & s = segments[i];
+        require(s.n > 0, "a segment needs at least one token");
+        require(!s.data || (s.first >= 0 && s.n_run > 0 && s.first <= s.n_run - s.n), "a segment reaches outside its run");
+        if (s.data && s.delta != 0 && !relay.layers.rotate_refusal.empty()) {
+            fail(RELAY_UNSUPPORTED, "rows cannot be moved: %s", relay.layers.rotate_refusal.c_str());
+        }
+    }
+    const int32_t n = count(segments, n_segments);
+    if (n > relay.n_cells() - relay.length()) {
+        fail(RELAY_NO_SPACE, "%d more cells do not fit: %d of %d are in use", n, relay.length(), relay.n_cells());
+    }
+}
+
+std::vector<uint8_t> k_row(const relay_context & relay, int32_t cell) {
+    const Layer & layer = relay.layers.all[0];
+    std::vector<uint8_t> row(layer.k_row);
+    ggml_backend_tensor_get(layer.k, row.data(), layer.k_row * cell, layer.k_row);
+    return row;
+}
+
+std::vector<uint8_t> expected_k_row(const relay_context & relay, const relay_segment & segment, int32_t j, int32_t position) {
+    std::vector<uint8_t> row(relay.layers.all[0].k_row);
+    if (segment.data) {
+        memcpy(row.data(), segment.data + row.size() * (segment.first + j), row.size());
+    } else {
+        fill_marker(row.data(), row.size(), position);
+    }
+    return row;
+}
+
+void clear(relay_context & relay) {
+    llama_memory_clear(relay.memory, false);
+}
+
+void check_identity(relay_context & relay, int32_t p0, const relay_segment * segments, int32_t n_segments) {
+    int32_t position = p0;
+    for (int32_t i = 0; i < n_segments; ++i) {
+        const int32_t last = segments[i].n - 1;
+        for (const int32_t j : {0, last}) {
+            if (k_row(relay, position + j) != expected_k_row(relay, segments[i], j, position + j)) {
+                clear(relay);
+                fail(RELAY_BREACH, "cell %d does not hold position %d; the live sequence was cleared", position + j, position + j);
+            }
+        }
+        position += segments[i].n;
+    }
+}
+
+}  // namespace
+
+void read_rows(const relay_context & relay, int32_t p0, int32_t p1, uint8_t * out) {
+    const size_t n = (size_t) (p1 - p0);
+    for (const Layer & layer : relay.layers.all) {
+        ggml_backend_tensor_get(layer.k, out, layer.k_row * p0, layer.k_row * n);
+        out += layer.k_row * n;
+    }
+    for (const Layer & layer : relay.layers.all) {
+        ggml_backend_tensor_get(layer.v, out, layer.v_row * p0, layer.v_row * n);
+        out += layer.v_row * n;
+    }
+}
+
+void append(relay_context & relay, const relay_segment * segments, int32_t n_segments) {
+    check_segments(relay, segments, n_segments);
+    const int32_t p0 = relay.length();
+    StateWriter state(relay.state);
+    state.put<uint32_t>(relay.state_magic);
+    state.put<llama_seq_id>(scratch_seq);
+    for (const std::vector<int32_t> & layers : relay.caches) {
+        put_cache(relay, state, layers, segments, n_segments);
+    }
+    llama_memory_seq_rm(relay.memory, scratch_seq, -1, -1);
+    if (llama_state_seq_set_data(relay.ctx, relay.state.data(), state.size(), scratch_seq) == 0) {
+        fail(RELAY_FAILED, "llama.cpp refused %zu bytes of rows", state.size());
+    }
+    llama_memory_seq_cp(relay.memory, scratch_seq, live_seq, -1, -1);
+    llama_memory_seq_rm(relay.memory, scratch_seq, -1, -1);
+    check_identity(relay, p0, segments, n_segments);
+    try {
+        std::vector<int32_t> starts;
+        for (int32_t i = 0, position = p0; i < n_segments; position += segments[i++].n) {
+            starts.push_back(position);
+        }
+        rotate(relay, starts, segments, n_segments);
+    } catch (const Failure &) {
+        llama_memory_seq_rm(relay.memory, live_seq, p0, -1);
+        throw;
+    }
+}
+
+}  // namespace relay
+
+using namespace relay;
+
+int relay_length(const relay_context * relay, int32_t * n) {
+    return guarded([&] {
+        require(relay && n, "relay and n are needed");
+        *n = relay->length();
+    });
+}
+
+int relay_truncate(relay_context * relay, int32_t p0) {
+    return guarded([&] {
+        require(relay != nullptr, "relay is null");
+        require(p0 >= 0 && p0 <= relay->length(), "position outside the live sequence");
+        if (p0 == 0) {
+            clear(*relay);
+        } else if (!llama_memory_seq_rm(relay->memory, live_seq, p0, -1)) {
+            fail(RELAY_UNSUPPORTED, "this model's memory cannot be cut at position %d", p0);
+        }
+    });
+}
+
+int relay_append(relay_context * relay, const relay_segment * segments, int32_t n_segments) {
+    return guarded([&] {
+        require(relay != nullptr, "relay is null");
+        append(*relay, segments, n_segments);
+    });
+}
+
+int relay_read(relay_context * relay, int32_t p0, int32_t p1, uint8_t * out, size_t n_out) {
+    return guarded([&] {
+        require(relay != nullptr, "relay is null");
+        require(p0 >= 0 && p0 <= p1 && p1 <= relay->length(), "positions outside the live sequence");
+        require(n_out == (size_t) (p1 - p0) * relay->layers.token_bytes(), "buffer is not (p1 - p0) x bytes of a token");
+        require(out != nullptr || n_out == 0, "out is null");
+        if (p0 < p1) {
+            llama_synchronize(relay->ctx);
+            read_rows(*relay, p0, p1, out);
+        }
+    });
+}
+
+int relay_mark(relay_context * relay, int32_t last) {
+    return guarded([&] {
+        require(relay != nullptr, "relay is null");
+        require(last >= relay->length() && last < relay->n_cells(), "position is not a free cell");
+        const Layer & layer = relay->layers.all[0];
+        std::vector<uint8_t> marker(layer.k_row);
+        fill_marker(marker.data(), marker.size(), last);
+        llama_synchronize(relay->ctx);
+        ggml_backend_tensor_set(layer.k, marker.data(), layer.k_row * last, layer.k_row);
+    });
+}
+
+int relay_check(relay_context * relay, int32_t last) {
+    return guarded([&] {
+        require(relay != nullptr, "relay is null");
+        require(last >= 0 && last < relay->n_cells(), "position outside the cache");
+        std::vector<uint8_t> marker(relay->layers.all[0].k_row);
+        fill_marker(marker.data(), marker.size(), last);
+        llama_synchronize(relay->ctx);
+        if (relay->length() != last + 1 || k_row(*relay, last) == marker) {
+            fail(RELAY_BREACH, "cell %d does not hold position %d", last, last);
+        }
+    });
+}

@@ -1,0 +1,55 @@
+// context.h: one llama_context as relaylite sees it. Owns our scheduler and scratch memory; the llama_context belongs to the caller.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backends.h"
+#include "layers.h"
+#include "llama.h"
+
+namespace relay {
+
+constexpr llama_seq_id live_seq = 0;     // the conversation
+constexpr llama_seq_id scratch_seq = 1;  // only ever holds cells between llama_state_seq_set_data and llama_memory_seq_cp
+
+// ggml metadata of one graph: tensors without data.
+struct Arena {
+    explicit Arena(size_t n_nodes);
+    ~Arena();
+    Arena(const Arena &) = delete;
+    Arena & operator=(const Arena &) = delete;
+
+    ggml_context * ctx;
+    ggml_cgraph * graph;
+};
+
+}  // namespace relay
+
+struct relay_context {
+    llama_context * ctx;
+    llama_memory_t memory;
+    relay_stop * stop;
+    relay::Layers layers;
+    relay::Backends backends;
+    std::vector<std::vector<int32_t>> caches;  // layers of each of llama.cpp's caches, in the order of the state format
+    std::vector<uint8_t> state;                // the composed state, kept between appends
+    uint32_t state_magic;
+    int32_t n_vocab;
+    int32_t n_batch;
+    int32_t n_window;                          // sliding window; the layers of the last cache have it
+    std::string refusal;
+
+    int32_t length() const;
+    int32_t n_cells() const { return (int32_t) layers.n_cells; }
+    bool has_window(int32_t il) const;
+};
+
+namespace relay {
+
+void append(relay_context & relay, const relay_segment * segments, int32_t n_segments);
+void rotate(relay_context & relay, const std::vector<int32_t> & starts, const relay_segment * segments, int32_t n_segments);
+void run_slice(relay_context & relay, const relay_slice & slice);
+void read_rows(const relay_context & relay, int32_t p0, int32_t p1, uint8_t * out);
+
+}  // namespace relay

@@ -1,0 +1,46 @@
+// graph.h: a read-only view of a graph that llama.cpp reserved, with the scheduler's rewiring undone. Knows names and sources, no meaning.
+//
+// With several backends, ggml_backend_sched_split_graph replaces sources by per-backend copies named "<backend>#<name>#<n>" (ggml-backend.cpp). A copy
+// stands for the nearest earlier node of that name, shape and type, else for the graph input of that name.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ggml.h"
+#include "failure.h"
+
+// llama.cpp's staging API (src/llama-ext.h), a C++ symbol of libllama: the graph is valid until the next reserve on that context.
+ggml_cgraph * llama_graph_reserve(llama_context * ctx, uint32_t n_tokens, uint32_t n_seqs, uint32_t n_outputs);
+
+namespace relay {
+
+class Graph {
+  public:
+    explicit Graph(ggml_cgraph * graph);
+
+    const std::vector<ggml_tensor *> & nodes() const { return nodes_; }
+    // The last node of that name, or null.
+    ggml_tensor * find(const std::string & name) const;
+    // Source j of a node, or null: another node, a tensor in a buffer (weight, cache), or a graph input.
+    ggml_tensor * source(const ggml_tensor * node, int j) const;
+    // The tensor that a node is a view of, or null.
+    ggml_tensor * view_source(const ggml_tensor * node) const;
+
+  private:
+    ggml_tensor * original(ggml_tensor * tensor, const ggml_tensor * user) const;
+
+    std::vector<ggml_tensor *> nodes_;
+    std::unordered_map<const ggml_tensor *, int32_t> order_;
+    std::unordered_map<std::string, std::vector<int32_t>> by_name_;
+};
+
+// Name of a tensor without the scheduler's wrapping.
+std::string plain_name(const ggml_tensor * tensor);
+// In a buffer since before the graph: a weight or a cache.
+bool is_resident(const ggml_tensor * tensor);
+// Computed from nothing: set by the host before each run.
+bool is_input(const ggml_tensor * tensor);
+
+}  // namespace relay
