@@ -1,0 +1,85 @@
+"""`Message`: a role and a body made of parts, and the foldings that make messages fit a template without taking parts apart.
+
+Values only. A body is a list of texts and answers; an answer is known by its token ids, so it can be relayed wherever it ends up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from relaylite.errors import UsageError
+
+Role = Literal["system", "user", "assistant"]
+TextKind = Literal["system", "user", "file", "glue", "answer"]
+
+_BETWEEN = "\n\n"  # what stands between messages that were joined
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text that is tokenized alone, and never becomes a control token whatever it says.
+
+    `kind` and `source` are those of `events.PromptPart`; an answer that was edited is a text of kind "answer".
+    Raises UsageError for a lone surrogate: it stands for no character, and to replace it would change what was said.
+    """
+
+    text: str
+    kind: TextKind = "user"
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        try:
+            self.text.encode()
+        except UnicodeEncodeError as error:
+            what = f"{self.kind} text{f' of {self.source}' if self.source else ''}"
+            half = f"half a character (U+{ord(self.text[error.start]):04X}) at position {error.start}"
+            raise UsageError(f"the {what} holds {half}; give it as valid UTF-8") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the agent `source` generated, by the ids that were sampled."""
+
+    tokens: tuple[int, ...]
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: Role
+    body: tuple[Text | Answer, ...]
+
+
+Messages = tuple[Message, ...]
+
+
+def foldings(messages: Sequence[Message]) -> Iterator[Messages]:
+    """`messages` as they are, then in forms that more templates take; the least changed first.
+
+    Neighbours of one role are joined; answers before the first user message are told by the user; so is what the system says.
+    """
+    as_they_are = tuple(messages)
+    forms = [as_they_are, _joined(as_they_are), _joined(_with_answers_told(as_they_are)), _joined(_with_system_told(as_they_are))]
+    yield from dict.fromkeys(forms)
+
+
+def _joined(messages: Messages) -> Messages:
+    """Neighbours of one role become one message."""
+    joined: list[Message] = []
+    for message in messages:
+        if joined and joined[-1].role == message.role:
+            joined[-1] = replace(joined[-1], body=(*joined[-1].body, Text(_BETWEEN, "glue"), *message.body))
+        else:
+            joined.append(message)
+    return tuple(joined)
+
+
+def _with_answers_told(messages: Messages) -> Messages:
+    first_user = next((i for i, message in enumerate(messages) if message.role == "user"), len(messages))
+    return tuple(replace(m, role="user") if i < first_user and m.role == "assistant" else m for i, m in enumerate(messages))
+
+
+def _with_system_told(messages: Messages) -> Messages:
+    return tuple(replace(m, role="user") if m.role == "system" else m for m in messages)

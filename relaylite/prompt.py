@@ -1,0 +1,181 @@
+"""`PromptBuilder`: messages → tokens, part by part. What was generated is spliced in by its ids and never tokenized again.
+
+It knows the template and a tokenizer, no model and no cache of rows.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from threading import Lock
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+from relaylite.errors import UsageError
+from relaylite.events import PromptPart
+from relaylite.messages import Answer, Message, Messages, Text, foldings
+from relaylite.rows import Tokens
+from relaylite.template import ChatTemplate, Piece
+
+Ids = tuple[int, ...]
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+_CACHED_ITEMS = 2**20  # characters and tokens whose other form is remembered
+
+
+class Tokenizer(Protocol):
+    """The vocabulary of a model. Neither BOS nor EOS is added by itself, and no space before the text."""
+
+    bos: int | None  # the token that must stand first exactly once, else None
+
+    def tokenize(self, text: str, *, parse_special: bool) -> list[int]: ...
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of one token, perhaps a part of a character; b"" for control tokens."""
+        ...
+
+    def is_eog(self, token: int) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """`tokens`, int32 `[n]`, and the same as `parts`, one behind the other."""
+
+    tokens: Tokens
+    parts: tuple[PromptPart, ...]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+class PromptBuilder:
+    """Builds the prompts of one model. Texts are tokenized once: the template's own, instructions and tasks come again and again."""
+
+    def __init__(self, template: ChatTemplate, tokenizer: Tokenizer) -> None:
+        self._template, self._tokenizer = template, tokenizer
+        self._ids: _Memory[tuple[str, bool], Ids] = _Memory(self._tokenize, lambda key: len(key[0]))
+        self._pieces: _Memory[Ids, tuple[bytes, ...]] = _Memory(lambda tokens: tuple(map(tokenizer.piece, tokens)), len)
+
+    def build(self, messages: Sequence[Message]) -> Prompt:
+        """The prompt that asks for the next answer after `messages`.
+
+        Where the template refuses the roles as they come, they are folded (`messages.foldings`). Where it shortens a body, a text is
+        cut exactly; of an answer those tokens are left out that lost more than white space, and a token cut in two is replaced by the
+        tokens of its rest. Raises UsageError if the template refuses all the same.
+        """
+        folded = self._fold(messages)
+        said = [(message.role, "".join(map(self._text, message.body))) for message in folded]
+        parts: list[PromptPart] = []
+        for piece in self._template.pieces(said):
+            parts += [self._template_part(piece.text)] if piece.body is None else self._body_parts(piece, folded[piece.body])
+        parts = [part for part in self._with_one_bos(parts) if part.tokens]
+        if not parts:
+            raise UsageError("the chat template makes nothing of this conversation; use --chat-template chatml")
+        return Prompt(np.array([token for part in parts for token in part.tokens], np.int32), tuple(parts))
+
+    def _tokenize(self, text_and_special: tuple[str, bool]) -> Ids:
+        text, parse_special = text_and_special
+        return tuple(self._tokenizer.tokenize(text, parse_special=parse_special))
+
+    def _fold(self, messages: Sequence[Message]) -> Messages:
+        """The first form that the template takes and leaves nothing out of, else the first that it takes, else as it is."""
+        taken: list[Messages] = []
+        for form in foldings(messages):
+            roles = [message.role for message in form]
+            if not self._template.refusal(roles):
+                if not self._template.drops(roles):
+                    return form
+                taken.append(form)
+        return taken[0] if taken else tuple(messages)
+
+    def _text(self, part: Text | Answer) -> str:
+        """Bytes of an answer that are no whole character become lone surrogates here, one each: so characters can be counted back."""
+        return part.text if isinstance(part, Text) else b"".join(self._pieces[part.tokens]).decode("utf-8", "surrogateescape")
+
+    def _template_part(self, text: str) -> PromptPart:
+        return PromptPart("template", "", self._ids[text, True], text)
+
+    def _with_one_bos(self, parts: list[PromptPart]) -> list[PromptPart]:
+        """The tokenizer's BOS first, whether the template prints none, one or several."""
+        bos = self._tokenizer.bos
+        if bos is None:
+            return parts
+        first, *rest = parts if parts and parts[0].kind == "template" else [PromptPart("template", "", (), ""), *parts]
+        n_printed = next((n for n, token in enumerate(first.tokens) if token != bos), len(first.tokens))
+        return [replace(first, tokens=(bos, *first.tokens[n_printed:])), *rest]
+
+    def _body_parts(self, piece: Piece, message: Message) -> Iterator[PromptPart]:
+        """The parts of `message` between the piece's characters."""
+        position = 0
+        for part in message.body:
+            text = self._text(part)
+            start, end = max(piece.start - position, 0), min(piece.end - position, len(text))
+            position += len(text)
+            if start < end:
+                yield from self._text_parts(part, start, end) if isinstance(part, Text) else self._answer_parts(part, text, start, end)
+
+    def _text_parts(self, part: Text, start: int, end: int) -> Iterator[PromptPart]:
+        text = part.text[start:end]
+        yield PromptPart(part.kind, part.source, self._ids[text, False], text)
+
+    def _answer_parts(self, part: Answer, text: str, start: int, end: int) -> Iterator[PromptPart]:
+        if start == 0 and end == len(text):
+            yield PromptPart("answer", part.source, part.tokens, _shown(text))
+            return
+        pieces = self._pieces[part.tokens]
+        start_byte, end_byte = (len(text[:at].encode("utf-8", "surrogateescape")) for at in (start, end))
+        first, last, head, tail = _tokens_within(pieces, start_byte, end_byte)
+        for rest in (head, None, tail):
+            if rest is None:
+                kept = part.tokens[first:last]
+                yield PromptPart("answer", part.source, kept, b"".join(pieces[first:last]).decode(errors="replace"))
+            else:
+                rest_text = rest.decode(errors="replace")
+                yield PromptPart("answer", part.source, self._ids[rest_text, False], rest_text)
+
+
+class _Memory(Generic[Key, Value]):
+    """Remembers what `make` gave for the keys that were asked for last, up to `_CACHED_ITEMS` of length in all keys together."""
+
+    def __init__(self, make: Callable[[Key], Value], length: Callable[[Key], int]) -> None:
+        self._make, self._length, self._n_items = make, length, 0
+        self._known: OrderedDict[Key, Value] = OrderedDict()
+        self._lock = Lock()
+
+    def __getitem__(self, key: Key) -> Value:
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key]
+        value = self._make(key)
+        with self._lock:
+            self._n_items += self._length(key) + 1 if key not in self._known else 0
+            self._known[key] = value
+            while self._n_items > _CACHED_ITEMS:
+                self._n_items -= self._length(self._known.popitem(last=False)[0]) + 1
+        return value
+
+
+def _shown(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").decode(errors="replace")
+
+
+def _tokens_within(pieces: Sequence[bytes], start: int, end: int) -> tuple[int, int, bytes, bytes]:
+    """Which of the tokens `[first, last)` are kept for the bytes `[start, end)`, and the rests of tokens that were cut in two.
+
+    A token stays whole if what is cut off it is only white space; if what is left of it is only white space, it goes.
+    """
+    ends = list(accumulate(map(len, pieces)))
+    first = next(i for i, token_end in enumerate(ends) if token_end > start)
+    last = next(i for i, token_end in enumerate(ends) if token_end >= end) + 1
+    head = tail = b""
+    cut = start - (ends[first] - len(pieces[first]))
+    if pieces[first][:cut].strip():
+        head, first = pieces[first][cut:].strip() and pieces[first][cut:], first + 1
+    if first < last and pieces[last - 1][(kept := len(pieces[last - 1]) - (ends[last - 1] - end)) :].strip():
+        tail, last = pieces[last - 1][:kept].strip() and pieces[last - 1][:kept], last - 1
+    return first, last, head, tail
