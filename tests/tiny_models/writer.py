@@ -33,9 +33,10 @@ def write_model(
 ) -> Path:
     """Writes the model `arch` of the table to `path` and gives the path back.
 
-    `n_layer` is by default 3, or what shows the architecture's kinds of layers. `weights` is the type of the matrices (F32, F16, Q8_0, Q4_0, …); vectors stay F32. `template` is a name in `TEMPLATES`,
-    a template's own text, or None for a model without one. `vocab` is "bpe" or "spm", by default the architecture's.
-    `metadata` adds or replaces whole keys; a value of None removes the key.
+    `n_layer` is by default 3, or what it takes to show every kind of layer that the architecture has. `weights` is the type
+    of the matrices (F32, F16, Q8_0, Q4_0, …); vectors stay F32. `template` is a name in `TEMPLATES`, a template's own text, or
+    None for a model without one. `vocab` is "bpe" or "spm", by default the architecture's. `metadata` adds or replaces whole
+    keys (`llama.context_length`); a value of None removes the key.
     """
     model = TABLE[arch]
     n_layer = model.n_layer if n_layer is None else n_layer
