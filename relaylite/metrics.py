@@ -66,3 +66,19 @@ class CellMap:
 
     cells: npt.NDArray[np.uint8]
     deviation: npt.NDArray[np.float32]
+
+    @property
+    def recomputed_tokens(self) -> int:
+        """Span tokens that were recomputed in at least one layer."""
+        return int((self.cells == self.RECOMPUTED).any(axis=0).sum())
+
+    @property
+    def reuse_ratio(self) -> float:
+        """Of the spans' cells, the share taken over unchanged; 0 without spans."""
+        reused, recomputed = int((self.cells == self.REUSED).sum()), int((self.cells == self.RECOMPUTED).sum())
+        return reused / (reused + recomputed) if reused + recomputed else 0.0
+
+    @property
+    def prompt_reuse(self) -> float:
+        """Of all cells, the share taken over unchanged."""
+        return float((self.cells <= self.REUSED).mean()) if self.cells.size else 0.0

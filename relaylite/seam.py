@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -95,7 +95,7 @@ class EngineLike(Protocol):
         """Place, rectify and compute `plan`; afterwards the logits of its last token are ready."""
         ...
 
-    def generate(self, sampling: Sampling) -> Iterator[Delta]: ...
+    def generate(self, sampling: Sampling) -> Generator[Delta, None, None]: ...
 
     def harvest(self, origin: str) -> Rows:
         """Rows of everything in the live sequence: the prompt and the answer, without an answer's last token if that has no row."""

@@ -12,7 +12,7 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -24,16 +24,11 @@ from relaylite.plan import Kind, Plan
 from relaylite.rows import RowLayout, Rows
 from relaylite.sampling import Sampling
 from relaylite.seam import Delta, Memory, ModelInfo, Prefill
-from relaylite.template import ChatTemplate
-
-CHATML = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
+from relaylite.template import CHATML, ChatTemplate
 
 
 class ByteTokenizer:
-    """Ids 0 to 255 are bytes; control tokens follow. An empty `name_of_bos` means a model without one."""
+    """Ids 0 to 255 are bytes; control tokens follow."""
 
     CONTROL = ("<|im_start|>", "<|im_end|>", "<|bos|>")
 
@@ -77,7 +72,9 @@ class FakeEngine:
         has_bos: bool = False,
         name: str = "fake",
     ) -> None:
-        self.info = ModelInfo(name, "", "fake", n_layer, n_ctx, n_ctx, n_params=1000, relay_refusal=relay_refusal, kv_bytes_per_token=16 * n_layer)
+        self.info = ModelInfo(
+            name, "", "fake", n_layer, n_ctx, n_ctx, n_params=1000, relay_refusal=relay_refusal, kv_bytes_per_token=16 * n_layer
+        )
         self.tokenizer = ByteTokenizer(has_bos=has_bos)
         self.layout = RowLayout((8,) * n_layer, (8,) * n_layer, f"{name}-{n_layer}")
         self.finish_reason = ""
@@ -141,7 +138,7 @@ class FakeEngine:
         finally:
             self.in_prefill.clear()
 
-    def generate(self, sampling: Sampling) -> Iterator[Delta]:
+    def generate(self, sampling: Sampling) -> Generator[Delta, None, None]:
         self._check_open()
         self.samplings.append(sampling)
         self.finish_reason, self.answer_tokens = FINISH_CANCELLED, ()

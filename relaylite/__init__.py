@@ -1,0 +1,67 @@
+"""relaylite: chains of local agents on one GGUF model, with the upstream agent's KV cache taken over.
+
+Names below are loaded when they are first used: `import relaylite` costs nothing and loads neither llama.cpp nor Textual.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from relaylite.agents import Agent as Agent
+    from relaylite.api import Relay as Relay
+    from relaylite.chain import Chain as Chain
+    from relaylite.conversation import Round as Round
+    from relaylite.errors import Cancelled as Cancelled
+    from relaylite.errors import ContextOverflow as ContextOverflow
+    from relaylite.errors import EngineBusy as EngineBusy
+    from relaylite.errors import EngineClosed as EngineClosed
+    from relaylite.errors import ModelError as ModelError
+    from relaylite.errors import NativeError as NativeError
+    from relaylite.errors import RelayliteError as RelayliteError
+    from relaylite.errors import UsageError as UsageError
+    from relaylite.events import Turn as Turn
+    from relaylite.metrics import CellMap as CellMap
+    from relaylite.metrics import TurnMetrics as TurnMetrics
+    from relaylite.policies import Policy as Policy
+    from relaylite.policies import parse_policy as parse_policy
+    from relaylite.result import ChainResult as ChainResult
+    from relaylite.sampling import Sampling as Sampling
+
+_HOME = {
+    "Agent": "agents",
+    "Cancelled": "errors",
+    "CellMap": "metrics",
+    "Chain": "chain",
+    "ChainResult": "result",
+    "ContextOverflow": "errors",
+    "EngineBusy": "errors",
+    "EngineClosed": "errors",
+    "ModelError": "errors",
+    "NativeError": "errors",
+    "Policy": "policies",
+    "Relay": "api",
+    "RelayliteError": "errors",
+    "Round": "conversation",
+    "Sampling": "sampling",
+    "Turn": "events",
+    "TurnMetrics": "metrics",
+    "UsageError": "errors",
+    "parse_policy": "policies",
+}
+__all__ = sorted([*_HOME, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("relaylite")
+    if name not in _HOME:
+        raise AttributeError(f"module 'relaylite' has no attribute {name!r}")
+    return getattr(import_module(f"relaylite.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

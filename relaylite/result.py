@@ -1,0 +1,47 @@
+"""`ChainResult`: what one run of a chain gave and cost, and its JSON form. The field names there do not change."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from relaylite.events import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class ChainResult:
+    """`turns` in chain order; `wall_ms` covers the last run; `notices` are lines that the user should read once."""
+
+    model: str
+    policy: str
+    turns: tuple[Turn, ...]
+    wall_ms: float
+    peak_rss_mb: float
+    notices: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The last agent's answer; "" if none has answered."""
+        return self.turns[-1].text if self.turns else ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document that `--json` prints: plain values, times in ms rounded to microseconds, shares in [0, 1]."""
+        return {
+            "model": self.model,
+            "policy": self.policy,
+            "agents": [_turn_to_dict(turn) for turn in self.turns],
+            "wall_ms": round(self.wall_ms, 3),
+            "peak_rss_mb": round(self.peak_rss_mb, 1),
+            "notices": list(self.notices),
+        }
+
+
+def _turn_to_dict(turn: Turn) -> dict[str, Any]:
+    metrics = {key: _rounded(value) for key, value in asdict(turn.metrics).items()}
+    return {"name": turn.agent, "text": turn.text, "finish_reason": turn.finish_reason, **metrics}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    return round(value, 6 if value <= 1 else 3) if isinstance(value, float) else value

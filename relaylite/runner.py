@@ -1,0 +1,177 @@
+"""One engine and its store, lent to one run at a time.
+
+A second run is refused with EngineBusy, never mixed in; `cancel` and `close` may come from any thread. Knows nothing of agents.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from relaylite.errors import Cancelled, EngineBusy, EngineClosed
+from relaylite.events import Phase, PhaseName
+from relaylite.plan import Kind, Plan
+from relaylite.planner import Matcher
+from relaylite.prompt import PromptBuilder
+from relaylite.rows import Rows
+from relaylite.seam import EngineLike, Prefill
+
+CLOSE_TIMEOUT_S = 10.0
+
+
+class RowStore(Matcher, Protocol):
+    """What a chain needs of a store."""
+
+    def put(self, rows: Rows) -> None: ...
+
+
+@dataclass(slots=True, weakref_slot=True)
+class Run:
+    """One use of the engine. `events` is the generator that drives it, if one does."""
+
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    events: Callable[[], Generator[Any, None, None] | None] = lambda: None
+
+    def raise_if_cancelled(self) -> None:
+        if self.cancelled.is_set():
+            raise Cancelled("stopped; what was written until then is kept")
+
+
+@dataclass(slots=True)
+class PrefillSpeed:
+    """Milliseconds a computed prompt token takes here, learnt from prefills: a mean weighted by tokens that forgets slowly."""
+
+    MEMORY_TOKENS = 2000
+    LEAST_TOKENS = 16  # fewer say more about the start of a batch than about speed
+
+    ms_per_token: float = 0.0
+    weight: float = 0.0
+
+    def learn(self, plan: Plan, prefill: Prefill) -> None:
+        """From plans without spans only: rectifying computes other cells than whole tokens."""
+        n = plan.count(Kind.NEW)
+        if n < self.LEAST_TOKENS or plan.count(Kind.SPAN):
+            return
+        share = n / (self.weight + n)
+        self.ms_per_token += (prefill.suffix_ms / n - self.ms_per_token) * share
+        self.weight = min(self.weight + n, self.MEMORY_TOKENS)
+
+    def estimate_ms(self, n_tokens: int) -> float:
+        """What a full prefill of so many tokens would take; 0 while nothing is known."""
+        return self.ms_per_token * n_tokens
+
+
+class Runner:
+    """Owns the engine: closes it, and decides who may use it."""
+
+    def __init__(self, engine: EngineLike, store: RowStore) -> None:
+        self.engine, self.store = engine, store
+        self.prompts = PromptBuilder(engine.template, engine.tokenizer)
+        self.speed = PrefillSpeed()
+        self._state = threading.Condition()
+        self._run: Run | None = None
+        self._is_closed = False
+        self._process = os.getpid()
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="relaylite-prefill")
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def is_running(self, run: Run | None) -> bool:
+        return run is not None and self._run is run
+
+    def check_free(self) -> None:
+        """Raises EngineClosed or EngineBusy if a run could not begin now."""
+        if self._is_closed:
+            raise EngineClosed("the model is closed; open it again with Relay(...)")
+        if os.getpid() != self._process:
+            raise EngineClosed("the model was loaded before this process was forked; open it again here with Relay(...)")
+        if self._run is not None:
+            raise EngineBusy("the model is writing for another run; read that run to its end, cancel it or close its stream first")
+
+    @contextmanager
+    def lend(self, run: Run) -> Iterator[None]:
+        """The engine belongs to `run` inside."""
+        with self._state:
+            self.check_free()
+            self._run = run
+        try:
+            run.raise_if_cancelled()
+            yield
+        finally:
+            with self._state:
+                self._run = None
+                self._state.notify_all()
+
+    def cancel(self, run: Run) -> None:
+        """Stop `run`, now or when it begins; from any thread."""
+        run.cancelled.set()
+        with self._state:
+            if self._run is run:
+                self.engine.cancel()
+
+    def prefill(self, run: Run, plan: Plan) -> Generator[Phase, None, tuple[Prefill, float]]:
+        """Yields the phases as they begin; returns what the engine says and the milliseconds that it took.
+
+        The work is done in a thread of its own: the reader sees each phase while it lasts, and can be interrupted.
+        """
+        phases: SimpleQueue[PhaseName | None] = SimpleQueue()
+        started = time.perf_counter()
+
+        def on_phase(phase: PhaseName) -> None:
+            run.raise_if_cancelled()
+            phases.put(phase)
+
+        def work() -> tuple[Prefill, float]:
+            return self.engine.prefill(plan, on_phase), (time.perf_counter() - started) * 1000
+
+        future = self._worker.submit(work)
+        future.add_done_callback(lambda _: phases.put(None))
+        try:
+            while (phase := phases.get()) is not None:
+                yield Phase(phase)
+        except BaseException:
+            self.cancel(run)
+            wait([future])
+            raise
+        prefill, took_ms = future.result()
+        self.speed.learn(plan, prefill)
+        return prefill, took_ms
+
+    def close(self) -> None:
+        """Cancel what runs, wait for it, and free the model. Does nothing the second time, or in a forked process."""
+        if self._is_closed or os.getpid() != self._process:
+            return
+        self._is_closed = True
+        deadline = time.monotonic() + CLOSE_TIMEOUT_S
+        while (run := self._run) is not None:
+            self.cancel(run)
+            _close_suspended(run)
+            with self._state:
+                if self._run is run and not self._state.wait(0.02) and time.monotonic() > deadline:
+                    raise EngineBusy(f"the model did not stop within {CLOSE_TIMEOUT_S:.0f} s; it is freed when the process ends")
+        self._worker.shutdown()
+        self.engine.close()
+
+
+def stream_of(run: Run, events: Generator[Any, None, None]) -> None:
+    """Let `run` know the generator that drives it, without keeping it alive."""
+    run.events = weakref.ref(events)
+
+
+def _close_suspended(run: Run) -> None:
+    """End a stream that is half read, so that nobody need read on; one that is being read ends by being cancelled."""
+    events = run.events()
+    if events is None:
+        return
+    with suppress(ValueError):  # it is executing in another thread
+        events.close()

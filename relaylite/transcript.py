@@ -1,0 +1,170 @@
+"""The JSON form of a conversation: written by `Chain.to_dict`, read back with every field checked. Touches no file.
+
+Token ids are kept where they still mean the same text, so that a loaded conversation can be relayed; otherwise, and whenever an id
+is not plain text, the text counts and is tokenized anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from relaylite.agents import Agent
+from relaylite.conversation import Round
+from relaylite.errors import UsageError
+from relaylite.events import Turn
+from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH, FINISH_STOP, TtftParts, TurnMetrics
+
+if TYPE_CHECKING:
+    from relaylite.prompt import Tokenizer
+
+FORMAT = "relaylite-conversation"
+VERSION = 1
+FINISH_REASONS = (FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED)
+
+_PROBE = "The quick brown fox — jumps over 12,345 lazy dogs.\n\n\tdef f(x):\r\n  return x**2  # naïve 日本語 🙂 <|im_start|>\x00"
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """What a saved conversation holds. `n_dropped`: rounds at the start that no agent reads any more."""
+
+    agents: tuple[Agent, ...]
+    policy: str
+    rounds: list[Round]
+    n_dropped: int = 0
+
+
+def tokenizer_fingerprint(tokenizer: Tokenizer) -> str:
+    """Equal where the same text has the same ids."""
+    ids = [tokenizer.bos, *tokenizer.tokenize(_PROBE, parse_special=False), -1, *tokenizer.tokenize(_PROBE, parse_special=True)]
+    return hashlib.sha256(repr(ids).encode()).hexdigest()[:16]
+
+
+def to_dict(transcript: Transcript, model: str, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Plain values, ready for json.dumps."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "model": model,
+        "tokenizer": tokenizer_fingerprint(tokenizer),
+        "policy": transcript.policy,
+        "agents": [_agent_to_dict(agent) for agent in transcript.agents],
+        "dropped_rounds": transcript.n_dropped,
+        "rounds": [{"task": round.task, "turns": [_turn_to_dict(turn) for turn in round.turns]} for round in transcript.rounds],
+    }
+
+
+def from_dict(data: object, tokenizer: Tokenizer) -> Transcript:
+    """Raises UsageError in one line if `data` is no conversation, is damaged, or was written by a newer relaylite."""
+    top = _mapping(data, "the conversation")
+    if top.get("format") != FORMAT:
+        raise UsageError(f'this is no saved conversation: its "format" is not {FORMAT!r}')
+    version = _whole(top, "version", "the conversation")
+    if version > VERSION:
+        raise UsageError(f"this conversation was saved by a newer relaylite (version {version}, known up to {VERSION}); update relaylite")
+    keeps_ids = top.get("tokenizer") == tokenizer_fingerprint(tokenizer)
+    rounds = [_round_from(each, number, tokenizer, keeps_ids) for number, each in enumerate(_list(top, "rounds", "the conversation"))]
+    agents = tuple(_agent_from(each) for each in _list(top, "agents", "the conversation"))
+    if not agents:
+        raise UsageError("the conversation names no agents")
+    n_dropped = _whole(top, "dropped_rounds", "the conversation")
+    return Transcript(agents, _text(top, "policy", "the conversation"), rounds, min(max(n_dropped, 0), len(rounds)))
+
+
+def _agent_to_dict(agent: Agent) -> dict[str, Any]:
+    sampling = {key: list(value) if isinstance(value, tuple) else value for key, value in agent.sampling.items()}
+    return {"name": agent.name, "instructions": agent.instructions, "reads": agent.reads, "sampling": sampling, "color": agent.color}
+
+
+def _agent_from(data: object) -> Agent:
+    each = _mapping(data, "an agent")
+    instructions = _text(each, "instructions", "an agent")
+    reads: Any = _text(each, "reads", "an agent")
+    sampling = _mapping(each.get("sampling"), "an agent's sampling")
+    return Agent(_text(each, "name", "an agent"), instructions, reads, dict(sampling), _text(each, "color", "an agent"))
+
+
+def _turn_to_dict(turn: Turn) -> dict[str, Any]:
+    return {
+        "agent": turn.agent,
+        "text": turn.text,
+        "tokens": list(turn.tokens),
+        "finish_reason": turn.finish_reason,
+        "was_edited": turn.was_edited,
+        "metrics": asdict(turn.metrics),
+    }
+
+
+def _round_from(data: object, number: int, tokenizer: Tokenizer, keeps_ids: bool) -> Round:
+    what = f"round {number + 1}"
+    each = _mapping(data, what)
+    round = Round(_text(each, "task", what))
+    for index, turn in enumerate(_list(each, "turns", what)):
+        round.turns.append(_turn_from(_mapping(turn, f"an answer of {what}"), number, index, tokenizer, keeps_ids))
+    return round
+
+
+def _turn_from(data: Mapping[str, Any], number: int, index: int, tokenizer: Tokenizer, keeps_ids: bool) -> Turn:
+    what = f"answer {index + 1} of round {number + 1}"
+    text = _text(data, "text", what)
+    tokens = tuple(token for token in _list(data, "tokens", what) if isinstance(token, int))
+    if not (keeps_ids and spells(tokenizer, tokens, text)):
+        tokens = tuple(tokenizer.tokenize(text, parse_special=False))
+    finish_reason = _text(data, "finish_reason", what)
+    if finish_reason not in FINISH_REASONS:
+        raise UsageError(f"{what}: finish_reason is {finish_reason!r}; it can be {', '.join(FINISH_REASONS)}")
+    metrics = _metrics_from(_mapping(data.get("metrics"), f"the metrics of {what}"))
+    return Turn(_text(data, "agent", what), index, number, text, tokens, finish_reason, metrics, was_edited=data.get("was_edited") is True)
+
+
+def spells(tokenizer: Tokenizer, tokens: Sequence[int], text: str) -> bool:
+    """Whether `tokens` are plain tokens whose text is `text`; bytes of a character that was cut may follow."""
+    try:
+        pieces = [tokenizer.piece(token) for token in tokens]
+    except (ValueError, IndexError, OverflowError):
+        return False
+    return all(pieces) and b"".join(pieces).decode("utf-8", "ignore") == text
+
+
+def _metrics_from(data: Mapping[str, Any]) -> TurnMetrics:
+    parts = data.get("ttft_parts_ms")
+    ttft_parts = TtftParts(**_numbers(TtftParts, parts if isinstance(parts, Mapping) else {}))
+    return TurnMetrics(**_numbers(TurnMetrics, data), ttft_parts_ms=ttft_parts)
+
+
+def _numbers(of: type[TurnMetrics] | type[TtftParts], data: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that `of` knows; others, and what is no number, are left out."""
+    known = {field.name for field in fields(of)}
+    return {key: value for key, value in data.items() if key in known and isinstance(value, int | float) and not isinstance(value, bool)}
+
+
+def _mapping(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise UsageError(f"damaged conversation: {what} is not an object")
+    return value
+
+
+def _list(data: Mapping[str, Any], key: str, what: str) -> list[Any]:
+    value = data.get(key)
+    if not isinstance(value, list | tuple):
+        raise UsageError(f"damaged conversation: {what} has no list {key!r}")
+    return list(value)
+
+
+def _text(data: Mapping[str, Any], key: str, what: str) -> str:
+    value = data.get(key)
+    if not isinstance(value, str):
+        raise UsageError(f"damaged conversation: {what} has no text {key!r}")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise UsageError(f"damaged conversation: {key!r} of {what} holds half a character")
+    return value
+
+
+def _whole(data: Mapping[str, Any], key: str, what: str) -> int:
+    value = data.get(key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise UsageError(f"damaged conversation: {what} has no whole number {key!r}")
+    return value
