@@ -22,7 +22,6 @@ from relaylite.sampling import MAX_SEED
 
 PREFIX = "RELAYLITE_"
 SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "max_tokens", "stop")
-KV_TYPES = ("f16", "f32", "bf16", "q8_0", "q4_0")
 
 T = TypeVar("T")
 
@@ -69,8 +68,8 @@ class Settings:
     model: str = _setting("default", values.text, "GGUF file, catalogue name, hf:owner/repo/file.gguf, or default (SmolLM2-135M).")
     agents: tuple[str, ...] = _setting(("plan", "code", "review"), values.names, "Agents of the chain, in order.")
     agents_file: Path | None = _setting(None, values.folder_or_file, "TOML file with more agents.")
-    policy: str = _setting("relay", _policy, "What is taken over from upstream: full, prefix, naive or relay.")
-    fidelity: Fidelity = _setting("balanced", values.choice(FIDELITIES), "How much relay recomputes: fast, balanced or careful.")
+    policy: str | None = _setting(None, _policy, "What is taken over from upstream: full, prefix, naive or relay.")
+    fidelity: Fidelity | None = _setting(None, values.choice(FIDELITIES), "How much relay recomputes: fast, balanced or careful.")
     max_tokens: int = _setting(512, values.integer(-1), "Tokens an agent may write; -1 writes until the context is full.")
     temperature: float = _setting(0.0, values.number(0, 10), "Sampling temperature; 0 always takes the likeliest token.")
     top_k: int = _setting(40, values.integer(0), "Sample among the k likeliest tokens; 0 among all.")
@@ -79,15 +78,27 @@ class Settings:
     repeat_penalty: float = _setting(1.0, values.number(0.01, 10), "Penalty on tokens that were just used; 1 is none.")
     seed: int = _setting(0, values.integer(0, MAX_SEED), "Seed of the sampler.")
     stop: tuple[str, ...] = _setting((), values.texts, "Texts that end an answer.")
-    ctx: int | None = _setting(None, values.integer(16), "Context size in tokens; relaylite chooses if unset.")
+    ctx: int | None = _setting(None, values.integer(16), "Context size in tokens.")
     threads: int | None = _setting(None, values.integer(1, 1024), "CPU threads; one for each core if unset.")
-    gpu_layers: int | None = _setting(None, values.integer(-1), "Layers to put on the GPU; -1 is all; llama.cpp chooses if unset.")
-    kv_type: str = _setting("f16", values.choice(KV_TYPES), "Type of the rows in the cache.")
-    rpc: tuple[str, ...] = _setting((), values.names, "llama.cpp RPC workers, host:port with commas between.")
+    gpu_layers: int | None = _setting(None, values.integer(-1), "Layers to put on the GPU; -1 is all.")
+    chat_template: str = _setting("", values.text, "chatml, or a Jinja file, in place of the model's own chat template.")
     store: StoreSettings = field(default_factory=StoreSettings)
     tui: TuiSettings = field(default_factory=TuiSettings)
     relay: Mapping[str, Any] = _setting({}, values.table, "Parameters of the relay policy.")
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def relay_options(self) -> dict[str, Any]:
+        """Arguments of `Relay`, those that were set; the others keep Relay's own defaults."""
+        options = {
+            "policy": self.policy,
+            "fidelity": self.fidelity,
+            "n_ctx": self.ctx,
+            "n_threads": self.threads,
+            "n_gpu_layers": self.gpu_layers,
+            "chat_template": self.chat_template or None,
+            "store_bytes": self.store.ram,
+        }
+        return {name: value for name, value in options.items() if value is not None} | {"sampling": self.sampling()}
 
     def sampling(self) -> dict[str, Any]:
         """Sampling values of the run, by their names in `Sampling`; an agent's own values go before them."""

