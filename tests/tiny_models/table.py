@@ -289,7 +289,7 @@ TABLE |= {
     "llama-yarn": _variant(
         "llama", {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 1024}
     ),
-    "llama-llama3": _variant("llama", {"rope.freq_base": 500_000.0}, model={"rope_freqs.weight": "rotary_half"}),
+    "llama-llama3": _variant("llama", {}, model={"rope_freqs.weight": "rotary_half"}),
     # Phi-4-mini: a part of the head turns, by factors that depend on the context's size (short up to 1024 cells here, then long).
     "phi3-longrope": _variant(
         "phi3",
