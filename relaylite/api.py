@@ -79,9 +79,10 @@ class Relay:
 
     def piece(self, token: int) -> bytes:
         """The bytes of one token; b"" for control tokens."""
-        return self._runner.engine.tokenizer.piece(token)
+        return self._runner.tokenizer.piece(token)
 
     def memory(self) -> Memory:
+        self._runner.check_open()
         return replace(self._runner.engine.memory(), store_bytes=self._store.stats().ram_bytes, resident_bytes=resident_bytes())
 
     def close(self) -> None:

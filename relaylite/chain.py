@@ -28,6 +28,7 @@ from relaylite.sampling import Sampling
 from relaylite.turn import TurnRequest, TurnRun
 
 ROOM_AFTER_DROP = 0.75  # rounds go until a prompt fills no more than this of its room, so that not every round moves all others
+_CLOSED_MEANWHILE = "the model was closed while it was writing; what was written until then is kept"
 
 
 class Chain:
@@ -39,6 +40,7 @@ class Chain:
 
     def __init__(self, runner: Runner, agents: Iterable[str | Agent], policy: str | Policy, sampling: Sampling) -> None:
         self._runner = runner
+        self._fingerprint = transcript.tokenizer_fingerprint(runner.tokenizer)
         self._run = Run()
         self._notices: list[str] = []
         self._wall_ms = 0.0
@@ -74,8 +76,11 @@ class Chain:
 
     def run(self, task: str) -> ChainResult:
         """Let all agents answer `task`. Raises what `stream` raises; `result` then holds what was written."""
-        for _ in self.stream(task):
-            pass
+        is_finished = False
+        for event in self.stream(task):
+            is_finished = isinstance(event, ChainFinished)
+        if not is_finished:
+            raise EngineClosed(_CLOSED_MEANWHILE)
         return self.result
 
     def stream(self, task: str, *, stop_after: int | None = None) -> Generator[Event, None, None]:
@@ -84,6 +89,7 @@ class Chain:
         Raises at once UsageError for an empty task, ContextOverflow if some agent's prompt cannot fit, EngineBusy while another run
         is not read to its end, EngineClosed. The iterator raises Cancelled after `cancel()`. Closing it half read cancels the turn.
         """
+        self._runner.check_free()
         if not task.strip():
             raise UsageError("the task is empty; write what the agents shall do")
         round = Round(task)
@@ -136,7 +142,7 @@ class Chain:
         if not text.strip():
             raise UsageError("an answer cannot be empty; write something, or retry the agent")
         edited = Text(text, "answer", old.agent)  # refuses what is no text
-        tokens = tuple(self._runner.engine.tokenizer.tokenize(edited.text, parse_special=False))
+        tokens = tuple(self._runner.tokenizer.tokenize(edited.text, parse_special=False))
         self.rounds[round].turns[index] = replace(old, text=text, tokens=tokens, was_edited=True)
 
     def measure_full(self, round: int, index: int) -> float:
@@ -155,14 +161,13 @@ class Chain:
 
     def to_dict(self) -> dict[str, Any]:
         """The conversation as plain values for JSON; `Relay.chain_from_dict` reads them back."""
-        engine = self._runner.engine
         saved = transcript.Transcript(self.agents, self.policy.label, self.rounds, self.n_dropped)
-        return transcript.to_dict(saved, engine.info.name, engine.tokenizer)
+        return transcript.to_dict(saved, self._runner.engine.info.name, self._fingerprint)
 
     @classmethod
     def from_dict(cls, runner: Runner, data: object, sampling: Sampling) -> Chain:
         """Raises UsageError in one line if `data` is not what `to_dict` gives."""
-        saved = transcript.from_dict(data, runner.engine.tokenizer)
+        saved = transcript.from_dict(data, runner.tokenizer)
         chain = cls(runner, saved.agents, saved.policy, sampling)
         chain.rounds, chain.n_dropped = saved.rounds, saved.n_dropped
         return chain
@@ -182,6 +187,7 @@ class Chain:
     def _events(self, run: Run, round: Round, end: int) -> Generator[Event, None, None]:
         started = time.perf_counter()
         with self._runner.lend(run):
+            self._run = run
             if not self.rounds or self.rounds[-1] is not round:
                 self.rounds.append(round)
             self._notices = []
@@ -192,7 +198,7 @@ class Chain:
                     yield event
             except Cancelled as error:
                 if self._runner.is_closed:
-                    raise EngineClosed("the model was closed while it was writing; what was written until then is kept") from error
+                    raise EngineClosed(_CLOSED_MEANWHILE) from error
                 raise
             finally:
                 self._wall_ms = (time.perf_counter() - started) * 1000
@@ -213,8 +219,8 @@ class Chain:
         prompt, n_dropped = self._fitting(index)
         render_ms = (time.perf_counter() - started) * 1000
         if n_dropped > self.n_dropped:
-            yield Notice(f"the conversation outgrew the context of {self._n_ctx}: rounds before round {n_dropped + 1} are no longer read")
             self.n_dropped = n_dropped
+            yield Notice(f"the conversation outgrew the context of {self._n_ctx}: rounds before round {n_dropped + 1} are no longer read")
         name = self.agents[index].name
         request = TurnRequest(name, index, number, prompt, self._sampling(index), self.effective_policy, render_ms)
         turn_run = TurnRun(self._runner, run, request)
@@ -249,20 +255,20 @@ class Chain:
 
     def _fitting(self, index: int) -> tuple[Prompt, int]:
         """The prompt of the agent at `index`, and how many rounds had to be dropped for it. Raises ContextOverflow."""
-        room = self._room(index)
-        first = self.n_dropped
+        room, first = self._room(index), self.n_dropped
+        is_open_ended = self._sampling(index).max_tokens < 0
         prompt = self._render(index, self.rounds[first:])
-        if len(prompt.tokens) > room:
-            while len(prompt.tokens) > room * ROOM_AFTER_DROP and first < len(self.rounds) - 1:
+        if len(prompt) > room * (ROOM_AFTER_DROP if is_open_ended else 1):
+            while len(prompt) > room * ROOM_AFTER_DROP and first < len(self.rounds) - 1:
                 first += 1
                 prompt = self._render(index, self.rounds[first:])
-        self._check_room(index, len(prompt.tokens))
+        self._check_room(index, len(prompt))
         return prompt, first
 
     def _check_fits(self, round: Round) -> None:
         """Before anything runs: every agent's prompt without past and without answers, which can only grow."""
         for index in range(len(self.agents)):
-            self._check_room(index, len(self._render(index, [round]).tokens))
+            self._check_room(index, len(self._render(index, [round])))
 
     def _room(self, index: int) -> int:
         """Tokens that the prompt may have, so that the answer still fits."""

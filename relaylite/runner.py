@@ -20,7 +20,7 @@ from relaylite.errors import Cancelled, EngineBusy, EngineClosed
 from relaylite.events import Phase, PhaseName
 from relaylite.plan import Kind, Plan
 from relaylite.planner import Matcher
-from relaylite.prompt import PromptBuilder
+from relaylite.prompt import PromptBuilder, Tokenizer
 from relaylite.rows import Rows
 from relaylite.seam import EngineLike, Prefill
 
@@ -89,12 +89,21 @@ class Runner:
     def is_running(self, run: Run | None) -> bool:
         return run is not None and self._run is run
 
-    def check_free(self) -> None:
-        """Raises EngineClosed or EngineBusy if a run could not begin now."""
+    @property
+    def tokenizer(self) -> Tokenizer:
+        self.check_open()
+        return self.engine.tokenizer
+
+    def check_open(self) -> None:
+        """Raises EngineClosed if the model cannot be used, not even its vocabulary."""
         if self._is_closed:
             raise EngineClosed("the model is closed; open it again with Relay(...)")
         if os.getpid() != self._process:
             raise EngineClosed("the model was loaded before this process was forked; open it again here with Relay(...)")
+
+    def check_free(self) -> None:
+        """Raises EngineClosed or EngineBusy if a run could not begin now."""
+        self.check_open()
         if self._run is not None:
             raise EngineBusy("the model is writing for another run; read that run to its end, cancel it or close its stream first")
 

@@ -43,13 +43,13 @@ def tokenizer_fingerprint(tokenizer: Tokenizer) -> str:
     return hashlib.sha256(repr(ids).encode()).hexdigest()[:16]
 
 
-def to_dict(transcript: Transcript, model: str, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Plain values, ready for json.dumps."""
+def to_dict(transcript: Transcript, model: str, fingerprint: str) -> dict[str, Any]:
+    """Plain values, ready for json.dumps; `fingerprint` is that of the tokenizer."""
     return {
         "format": FORMAT,
         "version": VERSION,
         "model": model,
-        "tokenizer": tokenizer_fingerprint(tokenizer),
+        "tokenizer": fingerprint,
         "policy": transcript.policy,
         "agents": [_agent_to_dict(agent) for agent in transcript.agents],
         "dropped_rounds": transcript.n_dropped,
