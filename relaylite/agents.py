@@ -166,7 +166,7 @@ def read_agents(path: Path, known: Mapping[str, Agent]) -> dict[str, Agent]:
 def _agent_of(path: Path, name: str, table: object, base: Agent | None) -> Agent:
     allowed = [f.name for f in dataclasses.fields(Agent) if f.name != "name"]
     if not isinstance(table, dict):
-        raise UsageError(f"{path}: {name!r} stands outside a table; write [name] and below it instructions = \"…\"")
+        raise UsageError(f'{path}: {name!r} stands outside a table; write [name] and below it instructions = "…"')
     for key, value in table.items():
         if key not in allowed:
             raise UsageError(f"{path}: [{name}] has an unknown key {key!r}; known: {', '.join(allowed)}")

@@ -4,6 +4,7 @@ Precedence: flag > `RELAYLITE_*` variable > `./relaylite.toml` > the user's conf
 are tables of settings (variables `RELAYLITE_STORE_RAM`, …); `[relay]` is passed on to the policy as it stands.
 """
 
+# ruff: noqa: RUF009  (_setting makes dataclass fields)
 from __future__ import annotations
 
 import dataclasses
@@ -129,7 +130,9 @@ def load_settings(flags: Mapping[str, object] | None = None) -> Settings:
             flag = "--" + name.replace("_", "-")
             found[name], sources[name] = _read(name, raw, flag), flag
     tables = {"store": StoreSettings, "tui": TuiSettings}
-    nested = {table: kind(**{n.partition(".")[2]: v for n, v in found.items() if n.startswith(f"{table}.")}) for table, kind in tables.items()}
+    nested = {
+        table: kind(**{n.partition(".")[2]: v for n, v in found.items() if n.startswith(f"{table}.")}) for table, kind in tables.items()
+    }
     plain = {name: value for name, value in found.items() if "." not in name}
     return Settings(**plain, **nested, sources=sources)
 

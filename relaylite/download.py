@@ -112,9 +112,7 @@ def _fetch_file(remote: Remote, progress: Progress) -> Path:
         except Timeout as error:
             raise ModelError(f"another process is fetching {remote.file}; wait for it and try again") from error
         return Path(
-            hf_hub_download(
-                remote.repo, remote.file, revision=remote.revision, cache_dir=paths.hub_cache_folder(), endpoint=endpoint()
-            )
+            hf_hub_download(remote.repo, remote.file, revision=remote.revision, cache_dir=paths.hub_cache_folder(), endpoint=endpoint())
         )
     except (*HfHubHTTPError.__bases__, OSError) as error:  # the first is the HTTP client's base error
         _explain(remote, error)
@@ -128,7 +126,9 @@ def _metadata(remote: Remote) -> HfFileMetadata:
     if not metadata.etag or not metadata.commit_hash or not metadata.size:
         raise ModelError(f"{endpoint()} answers, but not as a model hub does; check HF_ENDPOINT")
     if remote.sha256 and _SHA256.fullmatch(metadata.etag) and metadata.etag != remote.sha256:
-        raise ModelError(f"{remote.file} on the hub has the SHA-256 {metadata.etag}, the catalogue says {remote.sha256}; use hf:{remote.repo}/{remote.file} if the change is meant")
+        raise ModelError(
+            f"{remote.file} on the hub has the SHA-256 {metadata.etag}, the catalogue says {remote.sha256}; use hf:{remote.repo}/{remote.file} if the change is meant"
+        )
     return metadata
 
 
@@ -141,7 +141,9 @@ def _grow(remote: Remote, metadata: HfFileMetadata, blob: Path, progress: Progre
     done = partial.stat().st_size if partial.exists() else 0
     free = shutil.disk_usage(blob.parent).free
     if size - done > free:
-        raise ModelError(f"{remote.file} needs {(size - done) / 1e9:.1f} GB more, {blob.parent} has {free / 1e9:.1f} GB; free some, or set HF_HUB_CACHE")
+        raise ModelError(
+            f"{remote.file} needs {(size - done) / 1e9:.1f} GB more, {blob.parent} has {free / 1e9:.1f} GB; free some, or set HF_HUB_CACHE"
+        )
     if done > size:
         partial.unlink()
         done = 0

@@ -70,7 +70,7 @@ def test_names_that_make_no_chain(names: list[str], said: str) -> None:
         ('[x]\ninstructions = "  "', "agent x has no instructions"),
         ('[x]\ninstructions = "i"\nreads = "some"', "agent x reads 'some'; it can read task, previous, all"),
         ('[x]\ninstructions = "i"\nname = "y"', "[x] has an unknown key 'name'"),
-        ('[x]\ninstructions = 1', "[x] instructions must be a text"),
+        ("[x]\ninstructions = 1", "[x] instructions must be a text"),
         ('[x]\ninstructions = "i"\ncolor = "pink-ish"', "agent x has the color 'pink-ish'"),
         ('[x]\ninstructions = "i"\n[x.sampling]\ntemp = 1', "unknown sampling value 'temp'; known: temperature"),
         ('[x]\ninstructions = "i"\n[x.sampling]\nseed = 1.5', "agent x: seed must be a whole number"),
@@ -89,7 +89,7 @@ def test_a_file_that_is_wrong_is_named_with_what_is_wrong(tmp_path: Path, text: 
 
 
 def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot read the agents file .*missing.toml: No such file"):
+    with pytest.raises(UsageError, match=r"cannot read the agents file .*missing.toml: No such file"):
         load_agents(tmp_path / "missing.toml")
     (tmp_path / "latin.toml").write_bytes(b"[x]\ninstructions = '\xe9'")
     with pytest.raises(UsageError, match="not UTF-8"):

@@ -56,7 +56,7 @@ def test_a_path_is_taken_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert resolve_model("m.gguf") == Path("m.gguf")
     path.rename("qwen3-4b")
     assert resolve_model("qwen3-4b") == Path("qwen3-4b"), "a file here goes before a name of the catalogue"
-    with pytest.raises(ModelError, match="there is no file other.gguf"):
+    with pytest.raises(ModelError, match=r"there is no file other.gguf"):
         resolve_model("other.gguf")
 
 
@@ -90,11 +90,13 @@ def test_what_names_a_file_on_the_hub() -> None:
     assert find_remote("hf:o/r@v2/a/f.gguf") == Remote("o/r", "a/f.gguf", "v2")
     assert find_remote("qwen3-4b").repo == "Qwen/Qwen3-4B-GGUF"
     for wrong in ("hf:", "hf:o/r", "hf:o/f.gguf", "hf:o//f.gguf", "hf:o/r/f.bin", "hf:o/r/../f.gguf"):
-        with pytest.raises(UsageError, match="hf:owner/repo/file.gguf"):
+        with pytest.raises(UsageError, match=r"hf:owner/repo/file.gguf"):
             find_remote(wrong)
 
 
-@pytest.mark.parametrize(("name", "said"), [("qwen3-4", "did you mean qwen3-4b"), ("Qwen3-8B", "did you mean qwen3-8b"), ("zzz", "relaylite models list")])
+@pytest.mark.parametrize(
+    ("name", "said"), [("qwen3-4", "did you mean qwen3-4b"), ("Qwen3-8B", "did you mean qwen3-8b"), ("zzz", "relaylite models list")]
+)
 def test_unknown_names(name: str, said: str) -> None:
     with pytest.raises(UsageError, match=f"unknown model '{name}'; .*{said}"):
         resolve_model(name)

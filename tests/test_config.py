@@ -107,16 +107,16 @@ def test_a_file_that_is_wrong_is_named_with_what_is_wrong(folder: Path, text: st
 
 
 def test_wrong_variables_and_flags_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="^--top-p must be a number from 0 to 1, not 2$"):
+    with pytest.raises(UsageError, match=r"^--top-p must be a number from 0 to 1, not 2$"):
         load_settings({"top_p": 2})
     monkeypatch.setenv("RELAYLITE_CTX", "many")
-    with pytest.raises(UsageError, match="^RELAYLITE_CTX must be an integer of at least 16, not 'many'$"):
+    with pytest.raises(UsageError, match=r"^RELAYLITE_CTX must be an integer of at least 16, not 'many'$"):
         load_settings()
 
 
 def test_files_that_cannot_be_read(folder: Path) -> None:
     (folder / "relaylite.toml").mkdir()
-    with pytest.raises(UsageError, match="cannot read relaylite.toml: Is a directory"):
+    with pytest.raises(UsageError, match=r"cannot read relaylite.toml: Is a directory"):
         load_settings()
 
 

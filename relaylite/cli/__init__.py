@@ -1,0 +1,35 @@
+"""The command line. `main` is the entry point; each command is a module of its own, imported when it is asked for.
+
+To add a command: a module `relaylite/cli/NAME.py` with a click command called `command`, and a line in `COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import click
+
+from relaylite.cli.group import CommandGroup
+
+# name: what `relaylite --help` says of it
+COMMANDS = {
+    "run": "Let agents answer a task in turn.",
+    "chat": "Talk to a chain of agents.",
+    "info": "Say what a model is and whether it can relay.",
+    "models": "List, fetch, find and remove models.",
+    "agents": "List the agents that a chain can be made of.",
+    "config": "Show every setting, its value and where that came from.",
+    "doctor": "Check this installation and say what to do about it.",
+}
+
+
+def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        click.echo(f"relaylite {version('relaylite')}")
+        context.exit()
+
+
+@click.group(cls=CommandGroup, commands_by_name=COMMANDS, package=__name__, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")
+def main() -> None:
+    """Chains of agents on one local GGUF model, in which each agent takes over the KV rows of the agents before it."""

@@ -1,0 +1,105 @@
+"""`relaylite chat`: a conversation with a chain. On a terminal the Textual app, else (or with --plain) lines in, lines out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from relaylite.cli import options
+from relaylite.cli.narrator import Narrator
+from relaylite.cli.opening import open_relay
+from relaylite.cli.run import chosen_agents, events_of
+from relaylite.cli.terminal import Output
+from relaylite.config import Settings
+from relaylite.errors import UsageError
+
+if TYPE_CHECKING:
+    from relaylite.chain import Chain
+
+HELP = "/retry answers the last message anew, /policy NAME changes what is taken over, /quit ends; anything else goes to the agents"
+
+
+@click.command("chat")
+@click.option("--plain", is_flag=True, help="Lines in, lines out, also on a terminal.")
+@options.setting_options(*options.CHAIN, *options.MODEL)
+@options.talk_options
+def command(plain: bool, settings: Settings, quiet: bool, verbose: bool) -> int:
+    """Talk to a chain of agents; each keeps its history.
+
+    On a terminal this opens an app. Elsewhere, or with --plain, each line read is a message.
+    """
+    if not plain and sys.stdin.isatty() and sys.stdout.isatty():
+        from relaylite.tui import run_app
+
+        return run_app(settings)
+    output = Output(quiet=quiet)
+    agents = chosen_agents(settings)
+    with open_relay(settings, output, verbose=verbose) as relay:
+        return PlainChat(relay.chain(agents), output).run()
+
+
+class PlainChat:
+    """Reads lines until they end. On a terminal Ctrl-C stops the answer and a mistake is only reported; elsewhere both end the chat."""
+
+    def __init__(self, chain: Chain, output: Output) -> None:
+        self._chain, self._output = chain, output
+        self._is_interactive = sys.stdin.isatty()
+        self._commands: dict[str, Callable[[str], None]] = {"help": self._help, "retry": self._retry, "policy": self._policy}
+
+    def run(self) -> int:
+        if self._is_interactive:
+            self._output.note(f"{', '.join(agent.name for agent in self._chain.agents)} are listening; /help shows more")
+        for line in self._lines():
+            if line.strip() == "/quit":
+                break
+            try:
+                self._act(line)
+            except UsageError as error:
+                if not self._is_interactive:
+                    raise
+                self._output.note(f"relaylite: {error}")
+            except KeyboardInterrupt:
+                if not self._is_interactive:
+                    raise
+        return 0
+
+    def _lines(self) -> Iterator[str]:
+        """Messages: lines that say something. An invitation to type is shown on a terminal."""
+        while True:
+            if self._is_interactive:
+                self._output.end_line()
+                print("> ", end="", file=sys.stderr, flush=True)
+            data = sys.stdin.buffer.readline()
+            if not data:
+                return
+            try:
+                line = data.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise UsageError("standard input is not UTF-8 text; convert it first") from error
+            if line.strip():
+                yield line
+
+    def _act(self, line: str) -> None:
+        name, _, rest = line[1:].partition(" ")
+        if line.startswith("/") and name in self._commands:
+            self._commands[name](rest.strip())
+        else:
+            self._answer(line)
+
+    def _answer(self, message: str) -> None:
+        narrator = Narrator(self._output, self._chain.agents)
+        for event in events_of(self._chain, lambda: self._chain.stream(message)):
+            narrator.show(event)
+
+    def _help(self, _: str) -> None:
+        self._output.note(HELP)
+
+    def _retry(self, _: str) -> None:
+        self._answer(self._chain.retry())
+
+    def _policy(self, name: str) -> None:
+        self._chain.policy = name  # type: ignore[assignment]  # the setter takes names
+        self._output.note(f"policy {self._chain.policy.label}")

@@ -1,0 +1,122 @@
+"""`CommandGroup`: imports commands late, and turns whatever they raise into one line on stderr and an exit code.
+
+The only place where errors meet the user of the command line; commands themselves just raise.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import click
+
+from relaylite import paths
+from relaylite.cli import interrupts
+from relaylite.cli.terminal import fit_for_terminal
+from relaylite.errors import RelayliteError
+
+FAILED, USAGE, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 130, 141, 143
+
+
+class CommandGroup(click.Group):
+    """`commands_by_name` maps a command's name to its short help; the module of that name in `package` holds `command`."""
+
+    def __init__(self, *args: Any, commands_by_name: Mapping[str, str], package: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._short_helps, self._package = commands_by_name, package
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._short_helps)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._short_helps:
+            return None
+        command: click.Command = importlib.import_module(f"{self._package}.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table of commands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._short_helps.items()))
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
+        """Run and exit. An integer that a command returns is the exit code."""
+        extra["standalone_mode"] = False
+        with _terminable():
+            code = _guarded(lambda: super(CommandGroup, self).main(args, prog_name or "relaylite", **extra))
+        if interrupts.is_any_running():  # a native call that did not stop in time: nothing may be torn down under it
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        sys.exit(code)
+
+
+def _guarded(work: Callable[[], Any]) -> int:
+    """What `work` returned, if that is a number, else 0; or the code of what it raised, after one line about it."""
+    try:
+        code = work()
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except RelayliteError as error:
+        return _say(str(error), error.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return USAGE
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "relaylite"
+        return _say(f"{error.format_message()} Try '{command} --help'.", USAGE)
+    except click.ClickException as error:
+        return _say(error.format_message(), error.exit_code)
+    except interrupts.Terminated:
+        return TERMINATED
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # What reads our output is gone. Python flushes stdout once more at exit: let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+        return PIPE_CLOSED
+    except MemoryError:
+        return _say("out of memory; use a smaller model or context", FAILED)
+    except OSError as error:
+        return _say(f"{error.filename or 'system'}: {error.strerror or error}", FAILED)
+    except Exception as error:  # a defect: the user gets one line, the traceback goes to a file
+        return _say(f"internal error: {type(error).__name__}: {error}; {_keep_traceback()}", FAILED)
+
+
+def _say(message: str, code: int) -> int:
+    print(f"relaylite: {fit_for_terminal(' '.join(message.split()))}", file=sys.stderr, flush=True)
+    return code
+
+
+def _keep_traceback() -> str:
+    """Writes the current traceback to the log folder; what to tell the user about it."""
+    try:
+        file = paths.ensure(paths.logs_folder()) / "traceback.txt"
+        file.write_text(traceback.format_exc(), encoding="utf-8")
+    except (OSError, RelayliteError):
+        return "the traceback could not be written"
+    return f"the traceback is in {file}; please report it"
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """While a command runs, SIGTERM raises Terminated in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def terminate(*_: object) -> None:
+        raise interrupts.Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

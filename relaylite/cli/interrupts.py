@@ -1,0 +1,111 @@
+"""Work in a thread, its news in the main thread: so that Ctrl-C and SIGTERM are acted on at once, whatever native code does.
+
+Python runs signal handlers in the main thread, between two of its own instructions; a main thread inside llama.cpp would not
+notice for seconds.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import Generic, TypeVar
+
+GRACE_S = 3.0  # how long cancelled work may take to end before the process leaves without it
+
+News = TypeVar("News")
+_END = object()
+_running: list[threading.Thread] = []
+
+
+class Terminated(BaseException):
+    """SIGTERM came."""
+
+
+def is_any_running() -> bool:
+    """Whether some work was left behind that did not end."""
+    return any(thread.is_alive() for thread in _running)
+
+
+class Work(Generic[News]):
+    """`function(post)` in a thread of its own; iterating gives what it posts, and then raises what it raised.
+
+    On the first signal `cancel` is called and the news go on until the work ends; then KeyboardInterrupt or Terminated is raised.
+    Without a `cancel`, on a second signal, or if the work does not end within GRACE_S, that happens at once and the thread is left.
+    """
+
+    def __init__(self, function: Callable[[Callable[[News], None]], None], cancel: Callable[[], None] | None = None) -> None:
+        self._function, self._cancel = function, cancel
+        self._queue: SimpleQueue[object] = SimpleQueue()
+        self._signals: list[int] = []
+        self._error: BaseException | None = None
+        self._ended = False
+
+    def __iter__(self) -> Iterator[News]:
+        thread = threading.Thread(target=self._work, daemon=True)
+        _running.append(thread)
+        with self._handlers():
+            thread.start()
+            try:
+                yield from self._news()
+            except GeneratorExit:  # the reader of the news failed
+                if self._cancel:
+                    self._cancel()
+                raise
+            finally:
+                thread.join(0 if self._signals and not self._ended else GRACE_S)
+        if self._signals:
+            raise self._interrupt() from self._error
+        if self._error:
+            raise self._error
+
+    def _work(self) -> None:
+        try:
+            self._function(self._queue.put)
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._queue.put(_END)
+
+    def _news(self) -> Iterator[News]:
+        deadline = float("inf")
+        while True:
+            try:
+                item = self._queue.get(timeout=min(deadline - time.monotonic(), 3600) if self._signals else 3600)
+            except (Empty, ValueError):
+                if self._signals:
+                    raise self._interrupt() from None
+                continue
+            if item is _END:
+                self._ended = True
+                return
+            if item is not self:
+                yield item  # type: ignore[misc]
+            elif self._cancel is None or len(self._signals) > 1:
+                raise self._interrupt()
+            else:
+                deadline = time.monotonic() + GRACE_S
+                self._cancel()
+
+    def _interrupt(self) -> BaseException:
+        return Terminated() if signal.SIGTERM in self._signals else KeyboardInterrupt()
+
+    @contextmanager
+    def _handlers(self) -> Iterator[None]:
+        def note(number: int, _: FrameType | None) -> None:
+            self._signals.append(number)
+            self._queue.put(self)  # SimpleQueue may be used from a signal handler
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,90 @@
+"""`relaylite models`: the catalogue, and model files on this machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+
+import click
+
+from relaylite.catalog import DEFAULT, CatalogEntry, find_remote, load_catalog, resolve_model
+from relaylite.cli import options
+from relaylite.cli.interrupts import Work
+from relaylite.cli.terminal import Output
+from relaylite.errors import UsageError
+
+
+@click.group("models", context_settings={"help_option_names": ["-h", "--help"]})
+def command() -> None:
+    """List, fetch, find and remove models.
+
+    MODEL is a name from the list or hf:owner/repo/file.gguf. Files lie in the Hugging Face cache, which other tools share.
+    """
+
+
+@command.command("list")
+@options.json_option
+def list_models(as_json: bool) -> None:
+    """Show the catalogue; * marks models that are on this machine."""
+    entries = list(load_catalog().values())
+    if as_json:
+        click.echo(json.dumps([_to_dict(entry) for entry in entries], ensure_ascii=False, indent=2))
+        return
+    rows = [_row(entry) for entry in entries]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+@command.command("pull")
+@click.argument("model")
+@options.talk_options
+def pull(model: str, quiet: bool, verbose: bool) -> None:
+    """Fetch MODEL, going on where an interrupted download stopped, check it, and print its path."""
+    output = Output(quiet=quiet)
+    found: list[str] = []
+
+    def work(post: Callable[[tuple[str, int, int]], None]) -> None:
+        find_remote(model)
+        found.append(str(resolve_model(model, lambda *step: post(step))))
+
+    for name, done, total in Work(work):
+        output.progress(name, done, total)
+    output.status("")
+    output.line(found[0])
+
+
+@command.command("path")
+@click.argument("model")
+def path(model: str) -> None:
+    """Print where MODEL lies on this machine; exit code 2 if it does not."""
+    from relaylite import download
+
+    entry = load_catalog().get("smollm2-135m" if model == DEFAULT else model)
+    place = entry.path() if entry else download.cached(find_remote(model))
+    if place is None:
+        raise UsageError(f"{model} is not on this machine; `relaylite models pull {model}` fetches it")
+    click.echo(place)
+
+
+@command.command("rm")
+@click.argument("model")
+def remove(model: str) -> None:
+    """Remove MODEL, and what an interrupted download of it left, from this machine."""
+    from relaylite import download
+
+    freed = download.remove(find_remote(model))
+    if not freed:
+        raise UsageError(f"{model} is not on this machine")
+    click.echo(f"removed {model}: {freed / 1e6:.1f} MB")
+
+
+def _row(entry: CatalogEntry) -> tuple[str, ...]:
+    size, context = f"{entry.bytes / 1e9:.1f} GB", f"{entry.context // 1024}k"
+    return ("*" if entry.path() else " ", entry.name, entry.params, size, context, entry.licence, entry.use)
+
+
+def _to_dict(entry: CatalogEntry) -> dict[str, object]:
+    place = entry.path()
+    return {**asdict(entry), "path": str(place) if place else None}

@@ -1,0 +1,57 @@
+"""`Narrator`: shows the events of a running chain as text, for `run` and the plain chat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from relaylite.agents import Agent
+from relaylite.cli.terminal import Output
+from relaylite.events import ChainFinished, Event, Notice, Phase, PrefillDone, TextDelta, Turn, TurnFinished, TurnStarted
+from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH
+
+_PHASES = {"render": "reads", "place": "takes over rows", "rectify": "recomputes rows", "suffix": "reads", "write": "writes"}
+
+
+class Narrator:
+    """Answers go to stdout under a heading each, everything else to stderr. `shows_answers` False leaves the answers out."""
+
+    def __init__(self, output: Output, agents: Iterable[Agent], *, shows_answers: bool = True) -> None:
+        self._output, self._agents = output, tuple(agents)
+        self._shows_answers = shows_answers
+        self._agent = ""
+
+    def show(self, event: Event) -> None:
+        match event:
+            case TurnStarted(agent=name, index=index):
+                self._agent = name
+                if self._shows_answers:
+                    self._output.line(f"## {name}", color=self._agents[index].color)
+            case Phase(name=phase):
+                self._output.status(f"{self._agent} {_PHASES[phase]} …")
+            case PrefillDone():
+                self._output.status("")
+            case TextDelta(text=text) if self._shows_answers:
+                self._output.write(text)
+            case TurnFinished(turn=turn):
+                if self._shows_answers:
+                    self._output.end_line()
+                self._output.note(metrics_line(turn))
+            case Notice(text=text):
+                self._output.note(f"note: {text}")
+            case ChainFinished():
+                self._output.end_line()
+
+
+def metrics_line(turn: Turn) -> str:
+    """What a turn cost and took over, on one line."""
+    m = turn.metrics
+    ended = {FINISH_LENGTH: " (cut: max tokens or context reached)", FINISH_CANCELLED: " (stopped)"}.get(turn.finish_reason, "")
+    return (
+        f"[{turn.agent}] prompt {m.prompt_tokens} tokens = "
+        f"{m.prefix_tokens} prefix + {m.span_tokens} relayed + {m.computed_tokens} computed, "
+        f"reuse {m.reuse_ratio:.2f}, TTFT {_seconds(m.ttft_ms)}, wrote {m.generated_tokens} tokens at {m.decode_tokens_per_s:.1f}/s{ended}"
+    )
+
+
+def _seconds(ms: float) -> str:
+    return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.2f} s"

@@ -1,0 +1,80 @@
+"""`Output`: the only door to stdout and stderr. What a model or a file says never becomes a command to the terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+import click
+
+_DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C}
+_STRIPPED = dict.fromkeys({*range(0x20), *range(0x7F, 0xA0), *_DIRECTIONS} - {0x09, 0x0A})
+
+
+def fit_for_terminal(text: str) -> str:
+    """`text` without control characters (but tab and line feed) and without marks that turn the direction of writing."""
+    return text.translate(_STRIPPED)
+
+
+class Output:
+    """Text of agents on stdout, everything else on stderr. `quiet` leaves out all that is not an answer or an error."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self._at_line_start = True
+        self._status = ""
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="replace")
+
+    def write(self, text: str) -> None:
+        """Text to stdout, at once; made fit for a terminal if that is one."""
+        if not text:
+            return
+        self.status("")
+        sys.stdout.write(fit_for_terminal(text) if sys.stdout.isatty() else text)
+        sys.stdout.flush()
+        self._at_line_start = text.endswith("\n")
+
+    def line(self, text: str = "", *, color: str = "") -> None:
+        """A line of its own on stdout."""
+        self.end_line()
+        self.write(self._colored(fit_for_terminal(text), color, sys.stdout) + "\n")
+
+    def end_line(self) -> None:
+        """Go to the next line of stdout unless at the start of one."""
+        if not self._at_line_start:
+            self.write("\n")
+
+    def note(self, text: str, *, color: str = "") -> None:
+        """A line on stderr, unless quiet."""
+        if self.quiet:
+            return
+        if sys.stdout.isatty():
+            self.end_line()
+        self.status("")
+        print(self._colored(fit_for_terminal(text), color, sys.stderr), file=sys.stderr, flush=True)
+
+    def status(self, text: str) -> None:
+        """A line on stderr that the next output replaces; only where stderr is a terminal."""
+        if text == self._status or self.quiet or not sys.stderr.isatty():
+            return
+        if not self._at_line_start:
+            return
+        self._status = text
+        sys.stderr.write("\r\x1b[K" + fit_for_terminal(text))
+        sys.stderr.flush()
+
+    def progress(self, name: str, done: int, total: int) -> None:
+        """How far a download is, as a status line with a bar."""
+        share = done / total if total else 0.0
+        bar = ("█" * int(share * 30)).ljust(30, "░")
+        self.status(f"{name} {bar} {share:4.0%} {done / 1e6:.0f}/{total / 1e6:.0f} MB")
+
+    @staticmethod
+    def _colored(text: str, color: str, stream: TextIO) -> str:
+        if not color or "NO_COLOR" in os.environ or not stream.isatty():
+            return text
+        rgb = tuple(bytes.fromhex(color[1:])) if color.startswith("#") else color
+        return click.style(text, fg=rgb, bold=True)
