@@ -19,7 +19,7 @@ _MERGES = (
     "Ġ o", "Ġo f", "Ġ in", "Ġa n", "Ġan d", "in g", "Ġ f", "Ġf or", "Ġt o", "Ġ b", "Ġ p", "Ġ m", "a l", "i t", "i s", "Ġ is", "o u",
     "Ċ Ċ", ". ĊĊ", "d e", "Ġ d", "Ġ l", "li st", "Ġ n", "e d", "Ġ e", "u n", "c t", "un ct", "i on", "Ġf unct", "Ġfunct ion", "s e",
     "r t", "Ġs o", "Ġso rt", "u s", "us er", "a s", "s y", "st e", "sy ste", "syste m", "as s", "ass i", "assi st", "assist an",
-    "assistan t", "1 2", "3 4", "12 34", "Ġ r", "Ġre t", "u r", "Ġret ur", "Ġretur n", "p l", "pl an",
+    "assistan t", "1 2", "3 4", "12 34", "Ġ re", "Ġre t", "u r", "Ġret ur", "Ġretur n", "p l", "pl an",
 )  # fmt: skip
 
 
@@ -37,20 +37,20 @@ def make_vocabulary(kind: str) -> Vocabulary:
 
 
 def _bpe() -> Vocabulary:
-    pieces = sorted(_byte_letters().values()) + [merge.replace(" ", "") for merge in _merges()]
+    pieces = sorted(_byte_letters().values()) + [merge.replace(" ", "") for merge in _MERGES]
     special = ["<|endoftext|>", IM_START, IM_END]
     tokens = special + pieces
     return Vocabulary(
         tokens=tokens,
         types=[TokenType.CONTROL] * len(special) + [TokenType.NORMAL] * len(pieces),
-        metadata={"model": "gpt2", "pre": "qwen2", "merges": list(_merges()), "bos_token_id": 0, "eos_token_id": 2, "add_bos_token": False},
+        metadata={"model": "gpt2", "pre": "qwen2", "merges": list(_MERGES), "bos_token_id": 0, "eos_token_id": 2, "add_bos_token": False},
     )
 
 
 def _spm() -> Vocabulary:
     special = ["<unk>", "<s>", "</s>", IM_START, IM_END]
     single_bytes = [f"<0x{byte:02X}>" for byte in range(256)]
-    words = [merge.replace(" ", "").replace("Ġ", "▁").replace("Ċ", "\n") for merge in _merges()]
+    words = [merge.replace(" ", "").replace("Ġ", "▁").replace("Ċ", "\n") for merge in _MERGES]
     letters = ["▁", "\n", *map(chr, range(0x21, 0x7F))]
     n = len(words) + len(letters)
     return Vocabulary(
@@ -65,18 +65,6 @@ def _spm() -> Vocabulary:
             "add_bos_token": True,
         },
     )
-
-
-def _merges() -> tuple[str, ...]:
-    """The merges of which both halves exist by then, each result once."""
-    known = set(_byte_letters().values())
-    kept = []
-    for merge in _MERGES:
-        left, right = merge.split(" ")
-        if left in known and right in known and left + right not in known:
-            kept.append(merge)
-            known.add(left + right)
-    return tuple(kept)
 
 
 def _byte_letters() -> dict[int, str]:
