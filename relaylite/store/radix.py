@@ -1,7 +1,7 @@
-"""`RadixTree`: stored rows by the token ids that lead to them. Which rows follow which; it knows no budget and no file.
+"""`RadixTree`: stored runs by the token ids that lead to them. Which runs follow which; it knows no budget and reads no file.
 
-A `Node` holds the rows of one run behind the runs of its parents, either all exact or all relayed, and no two children of
-a node begin with the same token and exactness: what texts share is stored once. Only leaves can be removed.
+A `Node` stands for the rows of one run behind the runs of its parents, either all exact or all relayed, and no two children of
+a node begin with the same token and exactness: what texts share is there once.
 """
 
 from __future__ import annotations
@@ -12,42 +12,70 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from relaylite.rows import Rows, Tokens
+from relaylite.store.captured import Mask, captured_rows
+from relaylite.store.rowfile import RowFile
+from relaylite.store.worth import Uses
 
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """Rows of positions `[start, end)` behind `parent`'s. `parent` is None for roots: the tree's, and detached runs'."""
+    """Rows of positions `[start, end)` behind `parent`'s: in memory (`rows`), in `file` from its row `file_offset` on, or both.
 
-    rows: Rows
+    `parent` is None for roots: the tree's, which has no rows, and those of runs of which it is not known what they rest on.
+    """
+
+    tokens: Tokens
+    start: int
     is_exact: bool
+    captured: Mask
+    origin: str
+    rows: Rows | None = None
+    file: RowFile | None = None
+    file_offset: int = 0
     parent: Node | None = None
     children: dict[tuple[int, bool], Node] = field(default_factory=dict)
     used: int = 0  # serial of the last put or hit
+    uses: Uses = field(default_factory=Uses)
 
-    @property
-    def tokens(self) -> Tokens:
-        return self.rows.tokens
+    @classmethod
+    def of_rows(cls, rows: Rows, *, is_exact: bool) -> Node:
+        return cls(rows.tokens, rows.position, is_exact, captured_rows(rows), rows.origin, rows)
 
-    @property
-    def start(self) -> int:
-        return self.rows.position
+    @classmethod
+    def of_file(cls, file: RowFile, offset: int) -> Node:
+        """The rows of `file` from its row `offset` on."""
+        header = file.header
+        tokens, captured = file.own_tokens[offset:], file.captured[offset:]
+        return cls(tokens, header.position + offset, header.is_exact, captured, header.origin, None, file, offset)
 
     @property
     def end(self) -> int:
-        return self.rows.position + len(self.rows)
+        return self.start + len(self.tokens)
 
     @property
     def edge(self) -> tuple[int, bool]:
-        return int(self.rows.tokens[0]), self.is_exact
+        return int(self.tokens[0]), self.is_exact
+
+    @property
+    def ram_bytes(self) -> int:
+        return self.rows.n_bytes if self.rows is not None else 0
 
     def path(self) -> list[Node]:
         """The nodes from the first to this one, without the tree's root."""
         nodes: list[Node] = []
         node: Node | None = self
-        while node is not None and len(node.rows):
+        while node is not None and len(node.tokens):
             nodes.append(node)
             node = node.parent
         return nodes[::-1]
+
+    def family(self) -> Iterator[Node]:
+        """This node and all behind it, parents first."""
+        front = [self]
+        while front:
+            node = front.pop()
+            front.extend(node.children.values())
+            yield node
 
 
 def common_length(a: Tokens, b: Tokens) -> int:
@@ -58,10 +86,10 @@ def common_length(a: Tokens, b: Tokens) -> int:
 
 
 class RadixTree:
-    """Rows of texts that start at position 0."""
+    """Runs of texts that start at position 0."""
 
-    def __init__(self, root: Node) -> None:
-        self.root = root
+    def __init__(self) -> None:
+        self.root = Node(np.empty(0, np.int32), 0, True, np.empty(0, bool), "")
 
     def descend(self, tokens: Tokens, *, exact: bool) -> tuple[Node, int]:
         """The node in which the longest stored run that `tokens` begins with ends, and the run's length.
@@ -96,13 +124,28 @@ class RadixTree:
         return node, n
 
     def split(self, node: Node, position: int) -> Node:
-        """Part `node` at `position`, inside it; the new node holds what lies before and is returned."""
-        parent = node.parent
-        assert parent is not None and node.start < position < node.end
-        edge, cut, n = node.edge, position - node.start, len(node.rows)
-        head = Node(node.rows.slice(0, cut), node.is_exact, parent, used=node.used)
-        node.rows, node.parent = node.rows.slice(cut, n), head
-        head.children[node.edge] = node
+        """Part `node` at `position`, inside it; the new node holds what lies before and is returned. Bytes held stay the same."""
+        parent, cut, n = node.parent, position - node.start, len(node.tokens)
+        if parent is None or not 0 < cut < n:
+            raise ValueError(f"{position} is not inside [{node.start}, {node.end})")
+        head = Node(
+            node.tokens[:cut],
+            node.start,
+            node.is_exact,
+            node.captured[:cut],
+            node.origin,
+            node.rows.slice(0, cut) if node.rows is not None else None,
+            node.file,
+            node.file_offset,
+            used=node.used,
+            uses=node.uses.copy(),
+        )
+        edge = node.edge
+        node.rows = node.rows.slice(cut, n) if node.rows is not None else None
+        node.tokens, node.captured = node.tokens[cut:], node.captured[cut:]
+        node.start, node.file_offset = position, node.file_offset + cut
+        self.attach(head, node)
+        head.parent = parent
         parent.children[edge] = head
         return head
 
@@ -110,15 +153,6 @@ class RadixTree:
         child.parent = parent
         parent.children[child.edge] = child
 
-    def remove(self, leaf: Node) -> None:
-        assert not leaf.children and leaf.parent is not None
-        del leaf.parent.children[leaf.edge]
-
     def nodes(self) -> Iterator[Node]:
         """All nodes but the root, parents first."""
-        front = [self.root]
-        while front:
-            node = front.pop()
-            front.extend(node.children.values())
-            if node is not self.root:
-                yield node
+        return (node for node in self.root.family() if node is not self.root)

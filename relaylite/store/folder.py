@@ -1,0 +1,161 @@
+"""`RowFolder`: the disk tier. Files of rows in one folder, shared by models and processes, never beyond a budget.
+
+The only door to that folder. A lock file decides who writes; readers need none, since files appear whole under their name and
+are never changed. What cannot be used is a miss with one line in the log; what cannot be written is kept in memory only.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from relaylite.store.rowfile import Corrupt, Newer, RowFile
+from relaylite.store.rowwriter import SUFFIX, RowWriter
+
+LOCK_TIMEOUT_S = 10.0
+TEMPORARY = ".part"
+
+log = logging.getLogger("relaylite.store")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file of rows in the folder, of any model. `used_s`: when rows of it were last handed out, in seconds of the epoch."""
+
+    name: str
+    n_bytes: int
+    used_s: float
+
+
+class CannotWrite(Exception):
+    """Rows were not written; the message says why and is for the log."""
+
+
+class RowFolder:
+    """Files by name."""
+
+    def __init__(self, path: Path, budget_bytes: int) -> None:
+        self.path = path
+        self.budget_bytes = budget_bytes
+        self._is_writable = budget_bytes > 0
+        self._seen_ns = -1
+        self._told: set[str] = set()
+
+    def entries(self) -> list[Entry]:
+        """All files of rows, those of other models and later versions too."""
+        try:
+            found = [(entry.name, entry.stat()) for entry in os.scandir(self.path) if entry.name.endswith(SUFFIX)]
+        except OSError:
+            return []
+        return [Entry(name, stat.st_size, stat.st_mtime) for name, stat in found]
+
+    def has_changed(self) -> bool:
+        """Whether files came or went since the last call."""
+        try:
+            now_ns = self.path.stat().st_mtime_ns
+        except OSError:
+            now_ns = -1
+        changed, self._seen_ns = now_ns != self._seen_ns, now_ns
+        return changed
+
+    def open(self, name: str) -> RowFile | None:
+        """The file, if it can be used."""
+        try:
+            return RowFile(self.path / name)
+        except Newer as newer:
+            self._tell(f"{name} is left alone: a later version of relaylite wrote it ({newer})")
+        except Corrupt as problem:
+            self.discard(name, problem)
+        except OSError:
+            pass  # another process removed it
+        return None
+
+    def discard(self, name: str, problem: Exception) -> None:
+        """Remove a file that cannot be used."""
+        self._tell(f"{name} is removed, its rows are computed again: {problem}")
+        self.remove(name)
+
+    def remove(self, name: str) -> None:
+        with suppress(OSError):
+            (self.path / name).unlink()
+
+    def touch(self, name: str) -> None:
+        """Note for all processes that rows of the file were handed out."""
+        with suppress(OSError):
+            os.utime(self.path / name)
+
+    def write(
+        self, name: str, writer: RowWriter, *, order: Callable[[list[Entry]], list[str]], keeps: Callable[[RowFile], bool]
+    ) -> tuple[str, ...]:
+        """Write a file, after removing others, in the order that `order` gives, until the budget has room; those removed.
+
+        A file that has this name already stays if `keeps` says so. Raises CannotWrite; nothing was removed then, unless the disk failed.
+        """
+        if not self._is_writable:
+            raise CannotWrite("the folder is not writable")
+        try:
+            with self._locked():
+                old = self.open(name) if (self.path / name).exists() else None
+                return () if old is not None and keeps(old) else self._write(name, writer, order)
+        except OSError as error:
+            self._is_writable = False
+            message = f"rows are kept in memory only from now on, {self.path} cannot be written: {error.strerror or error}"
+            self._tell(message)
+            raise CannotWrite(message) from error
+
+    def _write(self, name: str, writer: RowWriter, order: Callable[[list[Entry]], list[str]]) -> tuple[str, ...]:
+        others = {entry.name: entry for entry in self.entries() if entry.name != name}
+        excess = sum(entry.n_bytes for entry in others.values()) + writer.n_bytes - self.budget_bytes
+        victims = []
+        for victim in order(list(others.values())) if excess > 0 else ():
+            if excess <= 0:
+                break
+            victims.append(victim)
+            excess -= others[victim].n_bytes
+        if excess > 0:
+            raise CannotWrite("what is there is worth more")
+        for victim in victims:
+            self.remove(victim)
+        temporary = self.path / f"{name}{TEMPORARY}"
+        try:
+            writer.write(temporary)
+            temporary.replace(self.path / name)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        _sync_folder(self.path)
+        return tuple(victims)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Alone among the writers of all processes. What a killed writer left is removed. Raises OSError."""
+        from filelock import FileLock, Timeout  # costs start-up time that runs without a disk tier need not pay
+
+        if not self.path.exists():
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            with FileLock(self.path / "lock", timeout=LOCK_TIMEOUT_S, mode=0o600):
+                for left in self.path.glob(f"*{TEMPORARY}"):
+                    left.unlink(missing_ok=True)
+                yield
+        except Timeout as error:
+            raise OSError(0, f"another process holds its lock for more than {LOCK_TIMEOUT_S:.0f} s") from error
+
+    def _tell(self, message: str) -> None:
+        if message not in self._told:
+            self._told.add(message)
+            log.warning("row store: %s", message)
+
+
+def _sync_folder(path: Path) -> None:
+    """A rename outlives a power cut only once the folder itself is on the disk."""
+    if hasattr(os, "O_DIRECTORY"):
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,0 +1,201 @@
+"""`Tiers`: what is in memory, what on disk, and what goes when room is needed. The rows worth least go first."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import numpy as np
+
+from relaylite.rows import RowLayout, Rows
+from relaylite.store.codec import PLAIN, Codec
+from relaylite.store.folder import CannotWrite, Entry, RowFolder
+from relaylite.store.gather import Piece
+from relaylite.store.holdings import Holdings
+from relaylite.store.radix import Node
+from relaylite.store.rowfile import Corrupt, RowFile
+from relaylite.store.rowwriter import Draft, RowWriter, fingerprint_mark
+from relaylite.store.worth import Foresight
+
+STALE_S = 7 * 24 * 3600  # another model's rows that were not used for so long go first
+
+log = logging.getLogger("relaylite.store")
+
+
+class Lost(Exception):
+    """Rows that were thought to be on disk are not; the holdings no longer name them."""
+
+
+class Tiers:
+    """Moves rows of `holdings` between memory and `folder`, within both budgets."""
+
+    def __init__(self, layout: RowLayout, budget_bytes: int, folder: RowFolder | None, codec: Codec) -> None:
+        self.layout = layout
+        self.budget_bytes = budget_bytes
+        self.folder = folder
+        self.holdings = Holdings()
+        self.foresight = Foresight()
+        self._codec = codec
+        self._files: dict[str, RowFile] = {}
+        self._unusable: set[str] = set()
+        self._is_full_told = False
+
+    def admit(self, parent: Node | None, rows: Rows, *, is_exact: bool) -> Node | None:
+        """Keep `rows` behind `parent`, in memory or else on disk; None if neither has room."""
+        node = Node.of_rows(rows, is_exact=is_exact)
+        node.uses = self.foresight.new_uses()
+        if self.make_room(rows.n_bytes, parent):
+            return self.holdings.add(parent, node)
+        node.parent = parent
+        if self._save(node):
+            node.rows = None
+            return self.holdings.add(parent, node)
+        if not self._is_full_told:
+            self._is_full_told = True
+            log.warning(
+                "row store: %.1f MB of rows do not fit into %.1f MB of memory and are computed again; raise store.ram or store.disk",
+                rows.n_bytes / 1e6,
+                self.budget_bytes / 1e6,
+            )
+        return None
+
+    def make_room(self, n_bytes: int, keep: Node | None) -> bool:
+        """Free memory until `n_bytes` more fit, but touch no rows on the path to `keep`; False if that cannot be."""
+        kept = set(keep.path()) if keep is not None else set()
+        if n_bytes > self.budget_bytes - sum(node.ram_bytes for node in kept):
+            return False
+        inner_stay = self.folder is None
+        soon = self.foresight.visits()
+        while self.holdings.ram_bytes + n_bytes > self.budget_bytes:
+            in_ram = [node for node in self.holdings.nodes() if node.rows is not None and node not in kept]
+            outer = [node for node in in_ram if node.file is not None or not node.children]
+            victim = min(outer if inner_stay and outer else in_ram, key=lambda node: (self._worth([node], node.ram_bytes, soon), node.used))
+            if victim.file is not None or self._save(victim):
+                self.holdings.set_rows(victim, None)
+            elif victim.children and outer:
+                inner_stay = True
+            else:
+                self.holdings.drop(victim)
+        return True
+
+    def pieces(self, path: list[Node], start: int, end: int) -> list[Piece]:
+        """The rows of positions `[start, end)` of `path`. Raises Lost, after forgetting them, if a file cannot be used."""
+        return [self._piece(node) for node in path if node.start < end and node.end > start]
+
+    def flush(self) -> None:
+        """Write what is in memory only, as far as the disk's budget has room for what is worth more than what is there."""
+        if self.folder is not None:
+            for node in list(self.holdings.nodes()):
+                if node.rows is not None and node.file is None and self.holdings.holds(node):
+                    self._save(node)
+
+    def refresh(self) -> None:
+        """Learn of files that other processes wrote or removed."""
+        if self.folder is None or not self.folder.has_changed():
+            return
+        mark = fingerprint_mark(self.layout.fingerprint)
+        entries = {entry.name: entry for entry in self.folder.entries() if entry.name.startswith(mark)}
+        for name in self._files.keys() - entries.keys():
+            self._forget(name)
+        opened = [self.folder.open(name) for name in sorted(entries.keys() - self._files.keys() - self._unusable)]
+        fresh = [file for file in opened if file is not None and file.header.fingerprint == self.layout.fingerprint]
+        self._unusable = entries.keys() - self._files.keys() - {file.path.name for file in fresh}
+        for file in sorted(fresh, key=lambda file: (file.header.position, entries[file.path.name].used_s)):
+            self._files[file.path.name] = file
+            self.holdings.absorb(file)
+
+    def clear(self) -> None:
+        """Drop everything in memory, and this model's files."""
+        if self.folder is not None:
+            self.refresh()
+            for name in self._files:
+                self.folder.remove(name)
+        self._files = {}
+        self.holdings = Holdings()
+
+    def _piece(self, node: Node) -> Piece:
+        if node.rows is not None:
+            return Piece(node.start, node.end, node.rows, 0, node.is_exact)
+        file, folder = node.file, self.folder
+        if file is None or folder is None:
+            raise ValueError("a node without rows and file")
+        name = file.path.name
+        try:
+            rows, offset = file.rows(self.layout), node.file_offset
+        except (Corrupt, OSError) as problem:
+            if isinstance(problem, Corrupt):
+                folder.discard(name, problem)
+            self._forget(name)
+            raise Lost(name) from problem
+        folder.touch(name)
+        if file.header.codec != PLAIN.name:
+            rows, offset = rows.slice(offset, offset + len(node.tokens)), 0
+            if self.make_room(rows.n_bytes, node):
+                self.holdings.set_rows(node, rows)
+        return Piece(node.start, node.end, rows, offset, node.is_exact)
+
+    def _save(self, node: Node) -> bool:
+        """Write the rows that `node` has in memory; whether they are on disk now."""
+        if self.folder is None or node.rows is None:
+            return False
+        draft = self._draft(node, node.rows)
+        name = draft.file_name
+        try:
+            removed = self.folder.write(
+                name,
+                RowWriter(draft, self._codec),
+                order=lambda entries: self._order(entries, node),
+                keeps=lambda file: node.is_exact and bool(file.captured.sum() >= node.captured.sum()),
+            )
+        except CannotWrite:
+            return False
+        for victim in (*removed, name):
+            self._forget(victim)
+        file = self.folder.open(name)
+        if file is None:
+            return False
+        self._files[name] = node.file = file
+        node.file_offset = 0
+        return True
+
+    def _draft(self, node: Node, rows: Rows) -> Draft:
+        path = node.path()
+        if path[0].parent is None:
+            return Draft(rows, None, 0)
+        lead = np.concatenate([np.empty(0, np.int32), *(passed.tokens for passed in path[:-1])])
+        return Draft(rows, lead, max((passed.end for passed in path if passed.is_exact), default=0))
+
+    def _forget(self, name: str) -> None:
+        file = self._files.pop(name, None)
+        if file is not None:
+            self.holdings.forget_file(file)
+
+    def _order(self, entries: list[Entry], node: Node) -> list[str]:
+        """The files that may go for the sake of `node`: other models' stale ones, ours that are worth less, then other models'."""
+        soon = self.foresight.visits()
+        users: dict[str, list[Node]] = {name: [] for name in self._files}
+        for user in self.holdings.nodes():
+            if user.file is not None:
+                users[user.file.path.name].append(user)
+        foreign = sorted((entry for entry in entries if entry.name not in users), key=lambda entry: entry.used_s)
+        stale = [entry.name for entry in foreign if entry.used_s < time.time() - STALE_S]
+        own_worth = self._worth([node], node.ram_bytes, soon)
+        path = set(node.path())
+        ranked = []
+        for entry in entries:
+            if entry.name in users and not any(_is_needed(user, path) for user in users[entry.name]):
+                worth = self._worth(users[entry.name], entry.n_bytes, soon)
+                if worth <= own_worth:
+                    ranked.append((worth, max((user.used for user in users[entry.name]), default=0), entry.name))
+        return [*stale, *(name for *_, name in sorted(ranked)), *(entry.name for entry in foreign if entry.name not in set(stale))]
+
+    def _worth(self, nodes: list[Node], n_bytes: int, soon: dict[str, float]) -> float:
+        """Tokens that the next turns need not compute, per byte. All tokens of one model cost about the same seconds."""
+        return sum(self.foresight.chance(node.uses, soon) * len(node.tokens) for node in nodes) / max(n_bytes, 1)
+
+
+def _is_needed(node: Node, path: set[Node]) -> bool:
+    """Whether more than the node itself is lost with its file: what lies behind it elsewhere, or what is being written behind it."""
+    if node.rows is not None:
+        return False
+    return node in path or any(other.file is not node.file for other in node.family())

@@ -1,0 +1,79 @@
+"""Which rows are worth their bytes: seconds of prefill that they save, times the chance that the next turns ask for them.
+
+Which agent runs next is learnt from which followed which; whether it asks for certain rows, from whether its last turns did.
+Both are counts with a prior, so that little evidence says little. Pure arithmetic: no rows, no files, no clock.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+
+FORGETTING = 0.7  # weight of a turn against the same agent's next one
+HORIZON = 0.8  # weight of the next turn against the one before it
+PRIOR_HITS, PRIOR_TURNS = 0.3, 1.0  # what is believed of rows that were never asked for
+PRIOR_FOLLOWS = 0.2  # turns in which any agent is believed to have followed any other
+
+
+@dataclass(slots=True)
+class Uses:
+    """How often each agent's turns asked for certain rows, forgetting slowly. Turns are counted per agent by `Foresight`."""
+
+    since: dict[str, int] = field(default_factory=dict)  # agent → its turns when the rows came
+    hits: dict[str, tuple[float, int]] = field(default_factory=dict)  # agent → weight of its hits, as of which of its turns
+
+    def copy(self) -> Uses:
+        return Uses(dict(self.since), dict(self.hits))
+
+
+class Foresight:
+    """What the turns so far say about the next ones."""
+
+    def __init__(self) -> None:
+        self.turns: dict[str, int] = defaultdict(int)
+        self.follows: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        self.last: str | None = None
+
+    def finish_turn(self, agent: str) -> None:
+        """A turn of `agent` is over; hits are noted after it."""
+        if self.last is not None:
+            self.follows[self.last][agent] += 1
+        self.turns[agent] += 1
+        self.last = agent
+
+    def new_uses(self) -> Uses:
+        """Of rows that come now."""
+        return Uses(since=dict(self.turns))
+
+    def note_hit(self, uses: Uses) -> None:
+        """The last turn asked for rows with these `uses`."""
+        if self.last is None:
+            return
+        now = self.turns[self.last]
+        weight, then = uses.hits.get(self.last, (0.0, now))
+        uses.hits[self.last] = (weight * FORGETTING ** (now - then) + 1, now)
+
+    def chance(self, uses: Uses, soon: dict[str, float]) -> float:
+        """How often the next turns will ask for rows with these `uses`; `soon` is of `visits`."""
+        return sum(visits * self._rate(uses, agent) for agent, visits in soon.items())
+
+    def visits(self) -> dict[str, float]:
+        """For each agent, the expected number of its turns from now on, nearer ones weighing more."""
+        if self.last is None:
+            return {}
+        agents = sorted(self.turns)
+        n = len(agents)
+        counts = np.array([[self.follows[a][b] + PRIOR_FOLLOWS / n for b in agents] for a in agents])
+        steps = counts / counts.sum(axis=1, keepdims=True)
+        ahead = np.linalg.inv(np.eye(n) - HORIZON * steps) - np.eye(n)  # sum of (HORIZON · steps)^k over k ≥ 1
+        return dict(zip(agents, ahead[agents.index(self.last)].tolist(), strict=True))
+
+    def _rate(self, uses: Uses, agent: str) -> float:
+        """The share of this agent's turns that ask for the rows."""
+        now = self.turns[agent]
+        n = now - uses.since.get(agent, 0)
+        seen = (1 - FORGETTING**n) / (1 - FORGETTING)
+        weight, then = uses.hits.get(agent, (0.0, now))
+        return (weight * FORGETTING ** (now - then) + PRIOR_HITS) / (seen + PRIOR_TURNS)
