@@ -59,6 +59,7 @@ class Store:
         if rows.layout != self.layout:
             raise ValueError("rows of another layout")
         with self._lock:
+            self._tiers.refresh()
             foresight, asked = self._tiers.foresight, self._asked
             foresight.finish_turn(rows.origin)
             if rows.position:
