@@ -125,9 +125,11 @@ class ChatTemplate:
 
     @cached_property
     def _wants_lists(self) -> bool:
-        """Whether content must be a list of typed parts: as a text it is refused or left out, as a list it is not."""
+        """Whether content must be a list of typed parts: as a text it is refused or left out, as a list it is not, nor printed raw."""
         as_text, as_list = (self._make_skeleton((_Outline("user"),), as_list=as_list) for as_list in (False, True))
-        return bool(as_text.refusal or as_text.dropped) and not (as_list.refusal or as_list.dropped)
+        if not (as_text.refusal or as_text.dropped):
+            return False
+        return not (as_list.refusal or as_list.dropped or any("'type'" in text for text in as_list.texts))
 
     def _outline(self, role: str, text: str) -> _Outline:
         """Words such as `/no_think` that the template looks for change what it writes around bodies, so the marks hold them too."""
@@ -188,7 +190,7 @@ def _pieces(skeleton: _Skeleton, bodies: Sequence[str], kept: Sequence[Sequence[
 
 
 def _refused(reason: str) -> UsageError:
-    return UsageError(f"the chat template refuses this conversation: {reason}; {_USE_CHATML}")
+    return UsageError(f"the chat template cannot write this conversation: {reason}; {_USE_CHATML}")
 
 
 def _one_line(error: BaseException) -> str:
