@@ -15,7 +15,6 @@ from relaylite.store.codec import PLAIN, Codec
 from relaylite.store.folder import RowFolder
 from relaylite.store.gather import gather
 from relaylite.store.radix import Node
-from relaylite.store.renewal import renewed
 from relaylite.store.stats import StoreStats
 from relaylite.store.tiers import Lost, Tiers
 
@@ -60,16 +59,11 @@ class Store:
             raise ValueError("rows of another layout")
         with self._lock:
             self._tiers.refresh()
-            foresight, asked = self._tiers.foresight, self._asked
-            foresight.finish_turn(rows.origin)
-            if rows.position:
-                self._tiers.admit(None, rows, is_exact=False)
-            else:
-                parent = self._extend(self._tiers.holdings.tree.root, rows, 0, rows.n_exact, is_exact=True)
-                if parent is not None:
-                    self._extend(parent, rows, rows.n_exact, len(rows), is_exact=False)
-            for node in asked:
-                foresight.note_hit(node.uses)
+            self._tiers.foresight.finish_turn(rows.origin)
+            while not self._keep(rows):
+                pass
+            for node in self._asked:
+                self._tiers.foresight.note_hit(node.uses)
             self._asked = set()
 
     def prefix(self, tokens: Tokens, *, exact: bool) -> Match | None:
@@ -142,23 +136,28 @@ class Store:
         self._seconds_saved += n * self.token_seconds
         return Match(start, rows, offset, n)
 
+    def _keep(self, rows: Rows) -> bool:
+        """False if files turned out to be lost on the way: what is there has changed."""
+        if rows.position:
+            self._tiers.admit(None, rows, is_exact=False)
+            return True
+        try:
+            parent = self._extend(self._tiers.holdings.tree.root, rows, 0, rows.n_exact, is_exact=True)
+            if parent is not None:
+                self._extend(parent, rows, rows.n_exact, len(rows), is_exact=False)
+        except Lost:
+            return False
+        return True
+
     def _extend(self, node: Node, rows: Rows, start: int, end: int, *, is_exact: bool) -> Node | None:
         """Have `rows[start:end]` behind `node`; the node that ends there, or None if there is no room for it."""
         holdings = self._tiers.holdings
         last, n = holdings.tree.follow(node, rows.tokens[start:end], is_exact=is_exact)
         last = holdings.end_at(last, start + n)
-        self._renew(last, node, rows)
+        for known in last.path():
+            if known.start >= start:
+                self._tiers.renew(known, rows, keep=last)
         holdings.touch(last)
         if start + n == end:
             return last
         return self._tiers.admit(last, rows if start + n == 0 and end == len(rows) else rows.slice(start + n, end), is_exact=is_exact)
-
-    def _renew(self, last: Node, first: Node, rows: Rows) -> None:
-        """Give the nodes behind `first` up to `last` what newer rows of the same tokens add."""
-        node = last
-        while node is not first and node.parent is not None:
-            old = node.rows
-            newer = renewed(old, rows, is_exact=node.is_exact) if old is not None else None
-            if old is not None and newer is not None and newer is not old and self._tiers.make_room(newer.n_bytes - old.n_bytes, last):
-                self._tiers.holdings.renew(node, newer)
-            node = node.parent

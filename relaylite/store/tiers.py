@@ -8,11 +8,13 @@ import time
 import numpy as np
 
 from relaylite.rows import RowLayout, Rows
+from relaylite.store.captured import captured_rows
 from relaylite.store.codec import PLAIN, Codec
 from relaylite.store.folder import CannotWrite, Entry, RowFolder
 from relaylite.store.gather import Piece
 from relaylite.store.holdings import Holdings
 from relaylite.store.radix import Node
+from relaylite.store.renewal import renewed
 from relaylite.store.rowfile import Corrupt, RowFile
 from relaylite.store.rowwriter import Draft, RowWriter, fingerprint_mark
 from relaylite.store.worth import Foresight
@@ -77,6 +79,18 @@ class Tiers:
             else:
                 self.holdings.drop(victim)
         return True
+
+    def renew(self, node: Node, rows: Rows, keep: Node) -> None:
+        """Give `node` what newer `rows` of its text, from position 0 on, add to it, if there is room. Raises Lost."""
+        if node.is_exact and not (captured_rows(rows)[node.start : node.end] & ~node.captured).any():
+            return
+        old = node.rows
+        if old is None:
+            piece = self._piece(node)
+            old = piece.rows if len(piece.rows) == len(node.tokens) else piece.rows.slice(piece.offset, piece.offset + len(node.tokens))
+        newer = renewed(old, rows, is_exact=node.is_exact)
+        if newer is not old and self.make_room(newer.n_bytes - node.ram_bytes, keep):
+            self.holdings.renew(node, newer)
 
     def pieces(self, path: list[Node], start: int, end: int) -> list[Piece]:
         """The rows of positions `[start, end)` of `path`. Raises Lost, after forgetting them, if a file cannot be used."""

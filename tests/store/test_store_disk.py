@@ -8,6 +8,8 @@ import resource
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -76,9 +78,9 @@ def test_any_mix_of_starts_finds_all_that_was_put(tmp_path_factory, data):
 
 
 def test_nothing_is_written_twice(tmp_path):
-    written(tmp_path, TEXT, TEXT[:40] + [1, 2, 3])
+    written(tmp_path, TEXT, [*TEXT[:40], 1, 2, 3])
     before = {path.name: path.stat().st_ino for path in files(tmp_path)}
-    written(tmp_path, TEXT, TEXT[:40] + [1, 2, 3], TEXT[:60])
+    written(tmp_path, TEXT, [*TEXT[:40], 1, 2, 3], TEXT[:60])
     assert {path.name: path.stat().st_ino for path in files(tmp_path)} == before
 
 
@@ -246,24 +248,22 @@ def test_a_read_only_folder_is_read_and_costs_one_line(tmp_path_factory, caplog)
     assert len(caplog.records) == 1 and "cannot be written" in caplog.text
 
 
-class as_nobody:  # noqa: N801 — reads as a statement
+@contextmanager
+def as_nobody(folder: Path) -> Iterator[None]:
     """The superuser may write anywhere, so become somebody else who owns the folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __enter__(self) -> None:
-        if os.geteuid() == 0:
-            for path in [self.folder, *self.folder.iterdir()]:
-                os.chown(path, 65534, 65534)
-            for parent in self.folder.parents:
-                if parent.stat().st_mode & 0o001 == 0:
-                    parent.chmod(parent.stat().st_mode | 0o011)
-            os.seteuid(65534)
-
-    def __exit__(self, *_: object) -> None:
-        if os.getuid() == 0:
-            os.seteuid(0)
+    if os.geteuid() != 0:
+        yield
+        return
+    for path in [folder, *folder.iterdir()]:
+        os.chown(path, 65534, 65534)
+    for parent in folder.parents:
+        if parent.stat().st_mode & 0o001 == 0:
+            parent.chmod(parent.stat().st_mode | 0o011)
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
 
 
 def test_a_full_disk_costs_one_line_and_no_rows_in_memory(tmp_path, caplog):
