@@ -88,6 +88,10 @@ class Settings:
     relay: Mapping[str, Any] = _setting({}, values.table, "Parameters of the relay policy.")
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
+    def for_model(self, model: str | None) -> Settings:
+        """These settings with another model, if one is named."""
+        return dataclasses.replace(self, model=model) if model else self
+
     def relay_options(self) -> dict[str, Any]:
         """Arguments of `Relay`, those that were set; the others keep Relay's own defaults."""
         options = {

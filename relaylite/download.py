@@ -127,7 +127,8 @@ def _metadata(remote: Remote) -> HfFileMetadata:
         raise ModelError(f"{endpoint()} answers, but not as a model hub does; check HF_ENDPOINT")
     if remote.sha256 and _SHA256.fullmatch(metadata.etag) and metadata.etag != remote.sha256:
         raise ModelError(
-            f"{remote.file} on the hub has the SHA-256 {metadata.etag}, the catalogue says {remote.sha256}; use hf:{remote.repo}/{remote.file} if the change is meant"
+            f"{remote.file} on the hub has the SHA-256 {metadata.etag}, the catalogue says {remote.sha256}; "
+            f"use hf:{remote.repo}/{remote.file} if the change is meant"
         )
     return metadata
 

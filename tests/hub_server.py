@@ -56,7 +56,7 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
                 return self.fail(404, "RevisionNotFound")
             if f"{repo}/{file}" not in hub.files:
                 return self.fail(404, "EntryNotFound")
-            self.send_file(hub.files[f"{repo}/{file}"], asked, with_body)
+            return self.send_file(hub.files[f"{repo}/{file}"], asked, with_body)
 
         def send_file(self, content: bytes, asked: str | None, with_body: bool) -> None:
             etag, start = hashlib.sha256(content).hexdigest(), int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0

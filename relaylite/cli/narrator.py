@@ -49,9 +49,10 @@ def metrics_line(turn: Turn) -> str:
     return (
         f"[{turn.agent}] prompt {m.prompt_tokens} tokens = "
         f"{m.prefix_tokens} prefix + {m.span_tokens} relayed + {m.computed_tokens} computed, "
-        f"reuse {m.reuse_ratio:.2f}, TTFT {_seconds(m.ttft_ms)}, wrote {m.generated_tokens} tokens at {m.decode_tokens_per_s:.1f}/s{ended}"
+        f"reuse {m.reuse_ratio:.2f}, TTFT {seconds(m.ttft_ms)}, wrote {m.generated_tokens} tokens at {m.decode_tokens_per_s:.1f}/s{ended}"
     )
 
 
-def _seconds(ms: float) -> str:
+def seconds(ms: float) -> str:
+    """A time for people."""
     return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.2f} s"

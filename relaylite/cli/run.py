@@ -12,6 +12,7 @@ import click
 from relaylite.agents import Agent, choose_agents, load_agents
 from relaylite.cli import options
 from relaylite.cli.interrupts import Terminated, Work
+from relaylite.cli.narrator import Narrator
 from relaylite.cli.opening import open_relay
 from relaylite.cli.tasks import read_task
 from relaylite.cli.terminal import Output
@@ -68,8 +69,6 @@ def events_of(chain: Chain, start: Callable[[], Any]) -> Work[Event]:
 
 
 def _follow(chain: Chain, task: str, output: Output, *, shows_answers: bool) -> None:
-    from relaylite.cli.narrator import Narrator
-
     narrator = Narrator(output, chain.agents, shows_answers=shows_answers)
     for event in events_of(chain, lambda: chain.stream(task)):
         narrator.show(event)

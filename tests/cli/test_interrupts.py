@@ -1,0 +1,112 @@
+"""Signals during work in a thread: cancelled, read to the end, and then raised."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from relaylite.cli import interrupts
+from relaylite.cli.interrupts import Terminated, Work
+
+Post = Callable[[object], None]
+
+
+def signal_when(ready: threading.Event, number: int = signal.SIGINT) -> None:
+    threading.Thread(target=lambda: ready.wait(10) and os.kill(os.getpid(), number)).start()
+
+
+def test_news_arrive_in_order_and_then_the_error() -> None:
+    def work(post: Post) -> None:
+        post(1)
+        post(2)
+        raise ValueError("broken")
+
+    seen = []
+    with pytest.raises(ValueError, match="broken"):
+        seen.extend(Work(work))
+    news = iter(Work(work))
+    assert [next(news), next(news)] == [1, 2]
+    with pytest.raises(ValueError, match="broken"):
+        next(news)
+    assert not interrupts.is_any_running()
+
+
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+def test_the_first_signal_cancels_and_the_last_news_are_read(number: int, raised: type[BaseException]) -> None:
+    cancelled, ready = threading.Event(), threading.Event()
+
+    def work(post: Post) -> None:
+        ready.set()
+        assert cancelled.wait(10)
+        post("what was written until then")
+        raise RuntimeError("cancelled")
+
+    before = signal.getsignal(number)
+    signal_when(ready, number)
+    seen = []
+    with pytest.raises(raised):
+        for item in Work(work, cancelled.set):
+            seen.append(item)
+    assert seen == ["what was written until then"]
+    assert signal.getsignal(number) is before and not interrupts.is_any_running()
+
+
+def test_work_that_cannot_be_cancelled_is_left_at_once() -> None:
+    ready, end = threading.Event(), threading.Event()
+
+    def work(_: Post) -> None:
+        ready.set()
+        end.wait(10)
+
+    signal_when(ready)
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        list(Work(work))
+    assert time.monotonic() - started < 5 and interrupts.is_any_running()
+    end.set()
+
+
+def test_a_second_signal_does_not_wait_for_the_work() -> None:
+    ready, cancelled, end = threading.Event(), threading.Event(), threading.Event()
+
+    def work(_: Post) -> None:
+        ready.set()
+        end.wait(10)
+
+    signal_when(ready)
+    signal_when(cancelled)
+    with pytest.raises(KeyboardInterrupt):
+        list(Work(work, cancelled.set))
+    end.set()
+
+
+def test_work_that_does_not_end_is_left_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "GRACE_S", 0.1)
+    ready, end = threading.Event(), threading.Event()
+
+    def work(_: Post) -> None:
+        ready.set()
+        end.wait(10)
+
+    signal_when(ready)
+    with pytest.raises(KeyboardInterrupt):
+        list(Work(work, lambda: None))
+    end.set()
+
+
+def test_a_reader_that_fails_cancels_the_work() -> None:
+    cancelled = threading.Event()
+
+    def work(post: Post) -> None:
+        post(1)
+        cancelled.wait(10)
+
+    with pytest.raises(ZeroDivisionError):
+        for item in Work(work, cancelled.set):
+            _ = 1 / (int(str(item)) - 1)
+    assert cancelled.wait(10)

@@ -1,0 +1,91 @@
+"""What a model says reaches a terminal as text only, and a pipe as it is."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relaylite.cli.terminal import Output, fit_for_terminal
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal() -> Terminal:
+    return Terminal()
+
+
+def output_on(terminal: Terminal, *, quiet: bool = False) -> Output:
+    """Standard output and standard error, both on one screen."""
+    return Output(quiet=quiet, stdout=terminal, stderr=terminal)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[31mred\x1b[0m", "[31mred[0m"),
+        ("\x1b]52;c;aGk=\x07", "]52;c;aGk="),
+        ("\x9b2J\x9d0;title\x9c", "2J0;title"),
+        ("over\rwrite\x08\x7f\x00", "overwrite"),
+        ("a\u202eb\u2066c", "abc"),
+        ("tab\tline\nümläut 🎈", "tab\tline\nümläut 🎈"),
+    ],
+)
+def test_control_sequences_do_not_reach_a_terminal(terminal: Terminal, text: str, shown: str) -> None:
+    output_on(terminal).write(text)
+    assert terminal.getvalue() == shown
+
+
+@given(st.text())
+def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
+    left = fit_for_terminal(text)
+    assert not any((ord(c) < 0x20 and c not in "\t\n") or 0x7F <= ord(c) < 0xA0 for c in left)
+    assert all(c in text for c in left)
+
+
+def test_a_pipe_gets_the_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    Output().write("\x1b[31mred\r\n")
+    assert capsys.readouterr().out == "\x1b[31mred\r\n"
+
+
+def test_notes_and_headings_from_files_are_made_fit_too(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    output = output_on(terminal)
+    output.line("## a\x1b[2J", color="green")
+    output.note("bad \x1b]0;x\x07 name")
+    assert terminal.getvalue() == "## a[2J\nbad ]0;x name\n"
+
+
+def test_headings_have_colors_unless_no_color_is_set(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    output_on(terminal).line("## a", color="#ff8800")
+    assert terminal.getvalue() == "\x1b[38;2;255;136;0m\x1b[1m## a\x1b[0m\n"
+
+
+def test_a_status_is_replaced_by_what_follows_and_does_not_cut_answers(terminal: Terminal) -> None:
+    output = output_on(terminal)
+    output.status("loading")
+    output.write("answer")
+    output.status("ignored in the middle of a line")
+    assert terminal.getvalue() == "\r\x1b[Kloading\r\x1b[Kanswer"
+
+
+def test_a_note_on_the_same_screen_starts_on_a_line_of_its_own(terminal: Terminal) -> None:
+    output = output_on(terminal)
+    output.write("answer")
+    output.note("figures")
+    assert terminal.getvalue() == "answer\nfigures\n"
+
+
+def test_quiet_leaves_out_notes_and_status(terminal: Terminal) -> None:
+    output = output_on(terminal, quiet=True)
+    output.status("loading")
+    output.note("note")
+    output.write("answer")
+    assert terminal.getvalue() == "answer"
