@@ -41,7 +41,7 @@ def _setting(default: T, read: values.Reader, about: str) -> T:
     metadata = {"read": read, "about": about}
     if isinstance(default, dict):
         return cast(T, field(default_factory=lambda: dict(default), metadata=metadata))
-    return cast(T, field(default=default, metadata=metadata))
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,6 @@ def _cached_file(remote: Remote) -> Path | None:
 def _fetch_file(remote: Remote, progress: Progress) -> Path:
     from filelock import FileLock, Timeout
     from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError
 
     try:
         metadata = _metadata(remote)
@@ -114,7 +113,7 @@ def _fetch_file(remote: Remote, progress: Progress) -> Path:
         return Path(
             hf_hub_download(remote.repo, remote.file, revision=remote.revision, cache_dir=paths.hub_cache_folder(), endpoint=endpoint())
         )
-    except (*HfHubHTTPError.__bases__, OSError) as error:  # the first is the HTTP client's base error
+    except _network_errors() as error:
         _explain(remote, error)
 
 
@@ -136,7 +135,7 @@ def _metadata(remote: Remote) -> HfFileMetadata:
 def _grow(remote: Remote, metadata: HfFileMetadata, blob: Path, progress: Progress) -> None:
     """Fetch what is missing of `blob`, check it, and give it its name."""
     from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils import build_hf_headers
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
     partial, size = blob.with_name(f"{blob.name}.part"), metadata.size or 0
     done = partial.stat().st_size if partial.exists() else 0
@@ -193,6 +192,13 @@ def _meter(label: str, progress: Progress) -> Any:
             pass
 
     return Meter
+
+
+def _network_errors() -> tuple[type[Exception], ...]:
+    """OSError, and the base error of the HTTP client, whichever this huggingface_hub uses."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    return tuple(base for base in HfHubHTTPError.__mro__[1:] if issubclass(base, Exception) and base is not Exception)
 
 
 def _explain(remote: Remote, error: Exception) -> NoReturn:

@@ -108,13 +108,14 @@ class _Cursor:
         kind, n = self.take("I"), self.take("Q")
         if n > len(self.data):
             raise _cut(self.path)
-        if kind == _STRING:
-            return [self.string() for _ in range(n)] if n <= MAX_KEPT else self.skip_strings(n) or n
-        if kind not in _SCALARS:
+        if kind != _STRING and kind not in _SCALARS:
             raise _damaged(self.path, f"an array of values of type {kind}")
         if n <= MAX_KEPT:
-            return [self.take(_SCALARS[kind]) for _ in range(n)]
-        self.at += n * struct.calcsize("<" + _SCALARS[kind])
+            return [self.string() if kind == _STRING else self.take(_SCALARS[kind]) for _ in range(n)]
+        if kind == _STRING:
+            self.skip_strings(n)
+        else:
+            self.at += n * struct.calcsize("<" + _SCALARS[kind])
         return int(n)
 
 

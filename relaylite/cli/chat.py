@@ -101,5 +101,5 @@ class PlainChat:
         self._answer(self._chain.retry())
 
     def _policy(self, name: str) -> None:
-        self._chain.policy = name  # type: ignore[assignment]  # the setter takes names
+        self._chain.policy = name
         self._output.note(f"policy {self._chain.policy.label}")

@@ -78,5 +78,7 @@ class Output:
 def _colored(text: str, color: str, stream: TextIO) -> str:
     if not color or "NO_COLOR" in os.environ or not stream.isatty():
         return text
-    rgb = tuple(bytes.fromhex(color[1:])) if color.startswith("#") else color
-    return click.style(text, fg=rgb, bold=True)
+    if not color.startswith("#"):
+        return click.style(text, fg=color, bold=True)
+    red, green, blue = bytes.fromhex(color[1:])
+    return click.style(text, fg=(red, green, blue), bold=True)
