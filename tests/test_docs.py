@@ -1,0 +1,50 @@
+"""What the documents say of the interface is what the interface does."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+from relaylite.agents import BUILT_IN
+from relaylite.catalog import load_catalog
+from relaylite.cli import COMMANDS
+from relaylite.events import Turn
+from relaylite.metrics import TtftParts, TurnMetrics
+from relaylite.result import ChainResult
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_json_md_names_every_field_and_no_other() -> None:
+    turn = Turn("a", 0, 0, "t", (), "stop", TurnMetrics())
+    document = ChainResult("m", "full", (turn,), 1.0, 1.0).to_dict() | {"error": None}
+    tables = re.findall(r"^\| (`.*?) \|", (ROOT / "docs" / "json.md").read_text(encoding="utf-8"), re.MULTILINE)
+    named = [name for cell in tables for name in re.findall(r"`(\w+)`", cell)]
+    assert sorted(named) == sorted([*document, *document["agents"][0]])
+    parts = re.search(r"the parts of it: (.*) \|", (ROOT / "docs" / "json.md").read_text(encoding="utf-8"))
+    assert parts and set(re.findall(r"`(\w+)`", parts[1])) == {field.name for field in dataclasses.fields(TtftParts)}
+
+
+def test_the_readme_names_every_command_agent_and_model() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in COMMANDS:
+        assert f"relaylite {name}" in readme, name
+    for agent in BUILT_IN:
+        assert f"`{agent.name}`" in readme, agent.name
+    assert f"{len(load_catalog())} models" in readme
+
+
+def test_the_readmes_file_map_is_the_repository() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    [tree] = re.findall(r"## Files\n.*?```\n(.*?)```", readme, re.DOTALL)
+    listed = [line.split()[0] for line in tree.splitlines() if line.strip()]
+    for path in listed:
+        assert (ROOT / path).exists(), path
+    top = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")} - {"build", "dist"}
+    assert {path.split("/")[0] for path in listed} >= {name for name in top if (ROOT / name).is_dir()}
+
+
+def test_the_example_is_short_and_complete() -> None:
+    lines = (ROOT / "example.py").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 30 and any("Relay(" in line for line in lines)
