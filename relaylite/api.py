@@ -19,6 +19,7 @@ from relaylite.runner import Runner
 from relaylite.sampling import Sampling
 from relaylite.seam import EngineLike, Memory, ModelInfo
 from relaylite.store import Store
+from relaylite.store.store import DISK_BYTES
 
 DEFAULT_POLICY = "naive"
 
@@ -27,10 +28,12 @@ class Relay:
     """One model in memory, with the store of rows that its chains share. A context manager; `close` frees the model.
 
     `model`: path of a GGUF file, catalogue name, `hf:owner/repo/file.gguf`, or None for the default model. `policy` and `fidelity`
-    are what new chains start with. `n_ctx`: tokens of context; `n_threads`: one a core if None; `n_gpu_layers`: -1 for all;
-    `chat_template`: "" for the model's own, "chatml", or the path of a Jinja file; `verbose`: native logs too. `sampling`: values by
-    their names in `Sampling`, before which an agent's own values go. `store_bytes`: rows kept in memory, a quarter of what is free now
-    if None. `on_progress(fraction)` is called while the model loads, in this thread. `engine`: use this one instead of opening `model`.
+    are what new chains start with. `n_ctx`: tokens of context; `n_threads`: one a physical core if None; `n_gpu_layers`: -1 for all;
+    `kv_type`: of the rows in the cache; `chat_template`: "" for the model's own, "chatml", or the path of a Jinja file; `relay`: values
+    that replace the profile's. `sampling`: values by their names in `Sampling`, before which an agent's own values go. `store_bytes`:
+    rows kept in memory, a quarter of what is free now if None; `store_folder`: where more of them are kept on disk, up to
+    `store_disk_bytes`, nowhere if None. `on_progress(fraction)` is called while the model loads, in this thread. `engine`: use this one
+    instead of opening `model`. Native logs go to Python's logging, under "relaylite".
     Chains of one Relay share the engine: while one runs, another run is refused with EngineBusy.
 
     Raises UsageError for bad settings, ModelError if the model cannot be loaded.
@@ -45,19 +48,25 @@ class Relay:
         n_ctx: int | None = None,
         n_threads: int | None = None,
         n_gpu_layers: int | None = None,
+        kv_type: str = "f16",
         chat_template: str = "",
+        relay: Mapping[str, Any] | None = None,
         sampling: Mapping[str, Any] | Sampling | None = None,
         store_bytes: int | None = None,
-        verbose: bool = False,
+        store_folder: Path | None = None,
+        store_disk_bytes: int = DISK_BYTES,
         on_progress: Callable[[float], None] | None = None,
         engine: EngineLike | None = None,
     ) -> None:
         self.policy = parse_policy(policy, fidelity) if isinstance(policy, str) else policy
         self.sampling = sampling if isinstance(sampling, Sampling) else Sampling().merged(sampling or {})
         if engine is None:
-            options = {"n_ctx": n_ctx, "n_threads": n_threads, "n_gpu_layers": n_gpu_layers, "on_progress": on_progress}
-            engine = _open(model, chat_template=chat_template, verbose=verbose, **options)
-        self._store = Store(engine.layout, available_bytes() // 4 if store_bytes is None else store_bytes)
+            sizes = {"n_ctx": n_ctx, "n_threads": n_threads, "n_gpu_layers": n_gpu_layers}
+            engine = _open(
+                model, type_k=kv_type, type_v=kv_type, chat_template=chat_template, relay=relay, on_progress=on_progress, **sizes
+            )
+        ram_bytes = available_bytes() // 4 if store_bytes is None else store_bytes
+        self._store = Store(engine.layout, ram_bytes, folder=store_folder, disk_bytes=store_disk_bytes)
         self._runner = Runner(engine, self._store)
 
     @property
@@ -86,8 +95,15 @@ class Relay:
         return replace(self._runner.engine.memory(), store_bytes=self._store.stats().ram_bytes, resident_bytes=resident_bytes())
 
     def close(self) -> None:
-        """Stop what runs, within a second, and free the model; a second time it does nothing. From any thread."""
-        self._runner.close()
+        """Stop what runs, within a second, write rows to the store's folder if it has one, and free the model. From any thread.
+
+        A second time it does nothing.
+        """
+        if not self._runner.is_closed:
+            try:
+                self._runner.close()
+            finally:
+                self._store.close()
 
     def __enter__(self) -> Relay:
         return self
@@ -96,9 +112,15 @@ class Relay:
         self.close()
 
 
-def _open(model: str | Path | None, **options: Any) -> EngineLike:
+def _open(model: str | Path | None, on_progress: Callable[[float], None] | None, **options: Any) -> EngineLike:
     """The engine for `model`; options that are None take the engine's own default."""
     from relaylite.catalog import resolve_model
     from relaylite.engine import Engine, EngineOptions
 
-    return Engine.open(resolve_model(model), EngineOptions(**{name: value for name, value in options.items() if value is not None}))
+    def go_on(fraction: float) -> bool:
+        if on_progress is not None:
+            on_progress(fraction)
+        return True
+
+    given = {name: value for name, value in options.items() if value is not None}
+    return Engine.open(resolve_model(model), EngineOptions(on_progress=go_on, **given))

@@ -273,7 +273,7 @@ class Chain:
     def _room(self, index: int) -> int:
         """Tokens that the prompt may have, so that the answer still fits."""
         max_tokens = self._sampling(index).max_tokens
-        return self._n_ctx - (max_tokens if max_tokens >= 0 else 1)
+        return self._n_ctx - max(max_tokens, 1)
 
     def _check_room(self, index: int, n_prompt: int) -> None:
         if n_prompt > (room := self._room(index)):

@@ -52,5 +52,5 @@ def _body(agent: Agent, round: Round, index: int) -> tuple[Text | Answer, ...]:
     return (*body, Text(CLOSING, "glue")) if read else tuple(body)
 
 
-def _answer(turn: Turn) -> Text | Answer:
-    return Text(turn.text, "answer", turn.agent) if turn.was_edited else Answer(turn.tokens, turn.agent)
+def _answer(turn: Turn) -> Answer:
+    return Answer(turn.tokens, turn.agent)

@@ -28,7 +28,9 @@ CLOSE_TIMEOUT_S = 10.0
 
 
 class RowStore(Matcher, Protocol):
-    """What a chain needs of a store."""
+    """What a chain needs of a store. `token_seconds`: what computing a prompt token takes here, as far as is known."""
+
+    token_seconds: float
 
     def put(self, rows: Rows) -> None: ...
 
@@ -154,6 +156,7 @@ class Runner:
             raise
         prefill, took_ms = future.result()
         self.speed.learn(plan, prefill)
+        self.store.token_seconds = self.speed.ms_per_token / 1000
         return prefill, took_ms
 
     def close(self) -> None:

@@ -7,8 +7,9 @@ is not plain text, the text counts and is tokenized anew.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from relaylite.agents import Agent
@@ -83,8 +84,10 @@ def _agent_from(data: object) -> Agent:
     each = _mapping(data, "an agent")
     instructions = _text(each, "instructions", "an agent")
     reads: Any = _text(each, "reads", "an agent")
-    sampling = _mapping(each.get("sampling"), "an agent's sampling")
-    return Agent(_text(each, "name", "an agent"), instructions, reads, dict(sampling), _text(each, "color", "an agent"))
+    sampling = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in _mapping(each.get("sampling"), "sampling").items()
+    }
+    return Agent(_text(each, "name", "an agent"), instructions, reads, sampling, _text(each, "color", "an agent"))
 
 
 def _turn_to_dict(turn: Turn) -> dict[str, Any]:
@@ -132,13 +135,14 @@ def spells(tokenizer: Tokenizer, tokens: Sequence[int], text: str) -> bool:
 def _metrics_from(data: Mapping[str, Any]) -> TurnMetrics:
     parts = data.get("ttft_parts_ms")
     ttft_parts = TtftParts(**_numbers(TtftParts, parts if isinstance(parts, Mapping) else {}))
-    return TurnMetrics(**_numbers(TurnMetrics, data), ttft_parts_ms=ttft_parts)
+    return replace(TurnMetrics(**_numbers(TurnMetrics, data)), ttft_parts_ms=ttft_parts)
 
 
 def _numbers(of: type[TurnMetrics] | type[TtftParts], data: Mapping[str, Any]) -> dict[str, Any]:
     """The values that `of` knows; others, and what is no number, are left out."""
-    known = {field.name for field in fields(of)}
-    return {key: value for key, value in data.items() if key in known and isinstance(value, int | float) and not isinstance(value, bool)}
+    names = [field.name for field in fields(of) if field.type in ("int", "float")]
+    given = {name: data.get(name) for name in names}
+    return {name: value for name, value in given.items() if type(value) is int or (type(value) is float and math.isfinite(value))}
 
 
 def _mapping(value: object, what: str) -> Mapping[str, Any]:

@@ -429,10 +429,12 @@ def test_a_retried_prompt_is_prefix_but_for_its_last_token(engine: FakeEngine) -
 
 def test_a_full_prefill_can_be_measured_and_leaves_nothing_behind(engine: FakeEngine) -> None:
     engine.enqueue(LONG_PLAN, LONG_CODE)
-    chain = chain_on(engine, PLAN, CODE)
+    relay = Relay(engine=engine, policy="naive", store_bytes=10**8)
+    chain = relay.chain([PLAN, CODE])
     chain.run("Sort.")
-    before = chain.to_dict()
+    before, stored = chain.to_dict(), relay.memory().store_bytes
     assert chain.measure_full(0, 1) > 0
+    assert relay.memory().store_bytes == stored > 0
     assert engine.plans[-1].tokens.tolist() == engine.plans[1].tokens.tolist()
     assert kinds(engine) == ["new"] and engine.samplings[-1].max_tokens == 1
     assert chain.to_dict() == before

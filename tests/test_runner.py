@@ -90,6 +90,15 @@ def test_cancelling_while_writing_keeps_the_partial_answer_and_its_rows(engine: 
     assert engine.plans[-2].count(Kind.PREFIX) == len(engine.plans[0].tokens) - 1
 
 
+def test_cancelling_before_the_first_token_leaves_no_answer(engine: FakeEngine, relay: Relay) -> None:
+    engine.token_gate.clear()
+    reader = Reader(relay.chain([PLAN]))
+    assert engine.in_generate.wait(SOON_S)
+    reader.chain.cancel()
+    assert isinstance(reader.finish(), Cancelled)
+    assert reader.chain.rounds[0].turns == []
+
+
 @pytest.mark.parametrize("policy", ["full", "naive", "relay"])
 def test_cancelling_from_another_thread_during_prefill_stops_it(engine: FakeEngine, relay: Relay, policy: str) -> None:
     engine.enqueue("x" * 50)
@@ -125,12 +134,27 @@ def test_cancelling_a_stream_that_was_not_begun_stops_it_at_once(engine: FakeEng
     assert chain.run("Sort.").text == "Understood."
 
 
-def test_cancelling_between_agents_stops_before_the_next_one(engine: FakeEngine, relay: Relay) -> None:
-    chain = relay.chain([PLAN, CODE])
+def test_cancelling_just_before_prefill_is_not_lost(engine: FakeEngine, relay: Relay) -> None:
+    """The engine forgets earlier cancels when a prefill begins; the run does not."""
+    chain = relay.chain([PLAN])
+    events: list[Event] = []
     with pytest.raises(Cancelled):
         for event in chain.stream("Sort."):
+            events.append(event)
+            if event == Phase("render"):
+                chain.cancel()
+    assert events[-1] == Phase("render") and not chain.rounds[0].turns
+
+
+def test_cancelling_between_agents_stops_before_the_next_one(engine: FakeEngine, relay: Relay) -> None:
+    chain = relay.chain([PLAN, CODE])
+    events: list[Event] = []
+    with pytest.raises(Cancelled):
+        for event in chain.stream("Sort."):
+            events.append(event)
             if isinstance(event, TurnFinished):
                 chain.cancel()
+    assert isinstance(events[-1], TurnFinished)
     assert [(turn.agent, turn.finish_reason) for turn in chain.rounds[0].turns] == [("plan", "stop")]
     assert [type(event).__name__ for event in chain.resume()][-1] == "ChainFinished"
 
@@ -223,7 +247,7 @@ def test_closing_a_half_read_stream_cancels_the_turn_and_frees_the_engine(engine
     stream = chain.stream("Sort.")
     next(event for event in stream if isinstance(event, TextDelta) and event.n_tokens == 3)
     stream.close()
-    assert [(turn.text, turn.finish_reason) for turn in chain.rounds[0].turns] == [("Und", "cancelled")]
+    assert [(turn.text, turn.finish_reason, bytes(turn.tokens)) for turn in chain.rounds[0].turns] == [("Und", "cancelled", b"Und")]
     assert not engine.in_generate.is_set()
     assert chain.run("Again.").turns[1].text == "Understood."
 
@@ -290,6 +314,16 @@ def test_closing_with_a_stream_half_read_ends_the_stream(engine: FakeEngine, rel
     assert engine.is_closed
     assert list(stream) == []
     assert chain.rounds[0].turns[0].finish_reason == "cancelled"
+
+
+def test_run_does_not_take_a_stream_that_was_ended_for_a_finished_one(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    chain = relay.chain([PLAN])
+    half = chain.stream("Sort.")
+    next(half)
+    half.close()
+    monkeypatch.setattr(chain, "stream", lambda task: half)
+    with pytest.raises(EngineClosed, match="while it was writing"):
+        chain.run("Sort.")
 
 
 def test_run_does_not_take_a_closed_model_for_a_finished_answer(engine: FakeEngine, relay: Relay) -> None:

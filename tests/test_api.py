@@ -1,0 +1,177 @@
+"""`Relay` as scripts use it, on the scripted engine: what it hands out, its defaults, and the document of `--json`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fakes import FakeEngine
+
+from relaylite import Agent, ChainResult, Policy, Relay, Sampling, UsageError
+from relaylite.metrics import TtftParts, TurnMetrics
+
+PLAN = Agent("plan", "Make a plan.")
+DOCUMENTED = {  # the names in --json; scripts rely on them
+    "agents": {
+        "name",
+        "text",
+        "finish_reason",
+        "prompt_tokens",
+        "prefix_tokens",
+        "span_tokens",
+        "computed_tokens",
+        "recomputed_tokens",
+        "reuse_ratio",
+        "prompt_reuse",
+        "ttft_ms",
+        "ttft_parts_ms",
+        "generated_tokens",
+        "decode_tokens_per_s",
+        "context_used",
+        "context_size",
+        "full_ttft_estimate_ms",
+    },
+    "": {"model", "policy", "agents", "wall_ms", "peak_rss_mb", "notices"},
+    "ttft_parts_ms": {"render", "place", "rectify", "suffix", "sample"},
+}
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return FakeEngine()
+
+
+def test_a_script_gets_text_and_figures(engine: FakeEngine) -> None:
+    engine.enqueue("the plan", "the code", "all is well")
+    with Relay(engine=engine) as relay:
+        result = relay.chain(["plan", "code", "review"]).run("Merge two sorted lists.")
+    assert result.text == "all is well"
+    assert [turn.agent for turn in result.turns] == ["plan", "code", "review"]
+    assert result.turns[2].metrics.ttft_ms > 0
+    assert engine.is_closed
+
+
+def test_the_json_document_has_the_documented_names_and_plain_values(engine: FakeEngine) -> None:
+    document = json.loads(json.dumps(Relay(engine=engine).chain([PLAN]).run("Sort.").to_dict(), allow_nan=False))
+    [agent] = document["agents"]
+    assert document.keys() == DOCUMENTED[""]
+    assert agent.keys() == DOCUMENTED["agents"]
+    assert agent["ttft_parts_ms"].keys() == DOCUMENTED["ttft_parts_ms"]
+    assert (document["model"], agent["name"], agent["text"], agent["finish_reason"]) == ("fake", "plan", "Understood.", "stop")
+    assert document["peak_rss_mb"] > 1 and document["wall_ms"] > 0
+
+
+def test_every_metric_is_in_the_document() -> None:
+    assert {field.name for field in dataclasses.fields(TurnMetrics)} <= DOCUMENTED["agents"]
+    assert {field.name for field in dataclasses.fields(TtftParts)} == DOCUMENTED["ttft_parts_ms"]
+
+
+def test_a_result_before_any_run_is_empty(engine: FakeEngine) -> None:
+    result = Relay(engine=engine).chain([PLAN]).result
+    assert isinstance(result, ChainResult)
+    assert (result.text, result.turns, result.to_dict()["agents"]) == ("", (), [])
+
+
+def test_the_result_of_a_run_that_was_stopped_holds_what_was_written(engine: FakeEngine) -> None:
+    chain = Relay(engine=engine).chain([PLAN])
+    stream = chain.stream("Sort.")
+    while not chain.rounds or not engine.in_generate.is_set():
+        next(stream)
+    stream.close()
+    assert [agent["finish_reason"] for agent in chain.result.to_dict()["agents"]] == ["cancelled"]
+    assert chain.result.wall_ms > 0
+
+
+def test_chains_start_with_the_relays_policy_and_sampling(engine: FakeEngine) -> None:
+    relay = Relay(engine=engine, policy="relay", fidelity="careful", sampling={"max_tokens": 7, "seed": 3})
+    chain = relay.chain([PLAN])
+    assert (chain.policy.label, chain.sampling) == ("relay:careful", Sampling(max_tokens=7, seed=3))
+    other = relay.chain([PLAN], policy="full", sampling={"max_tokens": 2})
+    assert (other.policy.label, other.sampling) == ("full", Sampling(max_tokens=2, seed=3))
+    assert Relay(engine=engine, sampling=Sampling(top_k=1)).chain([PLAN]).sampling == Sampling(top_k=1)
+    assert Relay(engine=engine, policy=Policy("mine", True, True, min_span=5)).chain([PLAN]).policy.min_span == 5
+
+
+def test_bad_settings_are_refused_before_a_model_is_opened() -> None:
+    for bad in ({"policy": "psychic"}, {"policy": "relay", "fidelity": "sloppy"}, {"sampling": {"warmth": 1}}, {"sampling": {"seed": -1}}):
+        with pytest.raises(UsageError):
+            Relay("/there/is/no/such/model.gguf", **bad)  # type: ignore[arg-type]
+
+
+def test_unknown_agents_and_sampling_are_refused(engine: FakeEngine) -> None:
+    relay = Relay(engine=engine)
+    with pytest.raises(UsageError, match="unknown agent 'pln'; did you mean plan"):
+        relay.chain(["pln"])
+    with pytest.raises(UsageError, match="unknown sampling value 'warmth'"):
+        relay.chain([PLAN], sampling={"warmth": 1})
+
+
+def test_the_model_can_be_looked_at(engine: FakeEngine) -> None:
+    relay = Relay(engine=engine, store_bytes=10**8)
+    assert relay.info.n_ctx == 4096
+    assert (relay.piece(65), relay.piece(257)) == (b"A", b"")
+    before = relay.memory()
+    relay.chain([PLAN]).run("Sort.")
+    after = relay.memory()
+    assert before.store_bytes == 0 < after.store_bytes
+    assert after.kv_bytes == 4096 * 64 and after.resident_bytes > 10**6
+
+
+def test_chains_share_the_rows_of_their_model(engine: FakeEngine) -> None:
+    relay = Relay(engine=engine, policy="prefix", store_bytes=10**8)
+    relay.chain([PLAN]).run("Sort.")
+    [turn] = relay.chain([PLAN]).run("Sort.").turns
+    assert turn.metrics.computed_tokens == 1
+
+
+def test_a_budget_of_zero_keeps_nothing_and_works(engine: FakeEngine) -> None:
+    relay = Relay(engine=engine, policy="relay", store_bytes=0)
+    relay.chain([PLAN]).run("Sort.")
+    [turn] = relay.chain([PLAN]).run("Sort.").turns
+    assert turn.metrics.computed_tokens == turn.metrics.prompt_tokens
+    assert relay.memory().store_bytes == 0
+
+
+def test_rows_on_disk_outlive_the_relay(engine: FakeEngine, tmp_path: Path) -> None:
+    with Relay(engine=engine, policy="prefix", store_bytes=10**8, store_folder=tmp_path / "rows") as relay:
+        relay.chain([PLAN]).run("Sort.")
+    with Relay(engine=FakeEngine(), policy="prefix", store_bytes=10**8, store_folder=tmp_path / "rows") as relay:
+        [turn] = relay.chain([PLAN]).run("Sort.").turns
+    assert turn.metrics.computed_tokens == 1
+
+
+def test_the_store_learns_what_a_token_costs(engine: FakeEngine) -> None:
+    engine.prefill_delay = 0.05
+    relay = Relay(engine=engine, policy="prefix", store_bytes=10**8)
+    chain = relay.chain([PLAN])
+    chain.run("Sort.")
+    estimate = chain.rounds[0].turns[0].metrics.full_ttft_estimate_ms
+    assert estimate >= 50
+    chain.run("Again.")
+    hit = chain.rounds[1].turns[0].metrics
+    assert relay._store.stats().seconds_saved == pytest.approx(hit.prefix_tokens * estimate / 1000 / len(engine.plans[0].tokens))
+
+
+def test_options_reach_the_engine_and_unset_ones_keep_its_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    opened: dict[str, Any] = {}
+
+    class Engine:
+        @staticmethod
+        def open(path: Path, options: Any) -> FakeEngine:
+            opened.update(vars(options), path=path)
+            assert options.on_progress(0.5)
+            return FakeEngine()
+
+    module = SimpleNamespace(Engine=Engine, EngineOptions=SimpleNamespace)
+    monkeypatch.setitem(sys.modules, "relaylite.engine", module)
+    monkeypatch.setattr("relaylite.catalog.resolve_model", lambda reference: tmp_path / str(reference))
+    seen: list[float] = []
+    Relay("m.gguf", n_ctx=512, kv_type="q8_0", chat_template="chatml", on_progress=seen.append)
+    del opened["on_progress"]
+    assert opened == {"path": tmp_path / "m.gguf", "n_ctx": 512, "type_k": "q8_0", "type_v": "q8_0", "chat_template": "chatml"}
+    assert seen == [0.5]
