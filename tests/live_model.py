@@ -1,0 +1,90 @@
+"""A model with its context and cells, opened as the engine opens them, for tests of the native extension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from relaylite import llama, native
+from relaylite.rows import RowLayout, Rows, Tokens
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class LiveModel:
+    """What one test works on. All calls come from one thread."""
+
+    model: llama.Model
+    context: llama.Context
+    cells: native.Cells
+    capture: native.Capture
+    stop: native.Stop
+
+    @property
+    def layout(self) -> RowLayout:
+        return RowLayout(self.cells.k_bytes, self.cells.v_bytes, "test")
+
+    @property
+    def n_layer(self) -> int:
+        return self.cells.info.n_layer
+
+    def tokens(self, n: int, seed: int = 0) -> Tokens:
+        """Random ids without control tokens."""
+        return np.random.default_rng(seed).integers(20, self.model.vocab.n_tokens - 20, n).astype(np.int32)
+
+    def decode(self, tokens: Tokens | Sequence[int], *, batch: int | None = None) -> npt.NDArray[np.float32]:
+        """llama_decode behind the live sequence, `batch` tokens at a time; logits of the last."""
+        ids = np.asarray(tokens, np.int32)
+        step = batch or len(ids)
+        for start in range(0, len(ids), step):
+            part, n = ids[start : start + step], len(self.cells)
+            self.cells.mark(n + len(part) - 1)
+            assert self.context.decode(part, n) == 0
+            self.cells.check(n + len(part) - 1)
+        return self.context.logits()
+
+    def decoded_rows(self, tokens: Tokens | Sequence[int], *, batch: int | None = None) -> tuple[Rows, npt.NDArray[np.float32]]:
+        """Rows and last logits of `tokens` decoded from empty; the live sequence is empty again afterwards."""
+        self.cells.truncate(0)
+        logits = self.decode(tokens, batch=batch)
+        rows = self.rows_of(self.cells.read(0, len(tokens)))
+        self.cells.truncate(0)
+        return rows, logits
+
+    def rows_of(self, data: Bytes, position: int = 0) -> Rows:
+        n = data.size // self.layout.token_bytes
+        return Rows(np.zeros(n, np.int32), position, 0, data, self.layout)
+
+    def live_rows(self) -> Rows:
+        return self.rows_of(self.cells.read(0, len(self.cells)))
+
+    def random_rows(self, n: int, seed: int = 0) -> Rows:
+        """Rows whose bytes are small: finite numbers in every cache type."""
+        return self.rows_of(np.random.default_rng(seed).integers(0, 60, n * self.layout.token_bytes).astype(np.uint8))
+
+
+@contextmanager
+def opened(
+    path: Path, *, n_ctx: int = 512, n_batch: int = 128, n_threads: int = 1, type_k: str = "f16", type_v: str = "f16"
+) -> Iterator[LiveModel]:
+    """The model at `path` with an empty live sequence. One thread by default: the machine that runs the tests may be busy."""
+    llama.start()
+    model = llama.Model(path, n_gpu_layers=0, use_extra_buffers=native.extra_buffers_work())
+    stop, capture = native.Stop(), native.Capture(n_ctx)
+    options = llama.ContextOptions(
+        n_ctx=n_ctx, n_batch=n_batch, n_threads=n_threads, type_k=type_k, type_v=type_v,
+        eval_callback=(native.Capture.callback, capture.address), abort_callback=(native.Stop.callback, stop.address),
+    )  # fmt: skip
+    context = llama.Context(model, options)
+    try:
+        with stop, capture, native.Cells(context.address, n_threads, stop) as cells:
+            yield LiveModel(model, context, cells, capture, stop)
+    finally:
+        context.close()
+        model.close()
