@@ -22,6 +22,7 @@ from relaylite.policies import FIDELITIES, Fidelity, parse_policy
 from relaylite.sampling import MAX_SEED
 
 PREFIX = "RELAYLITE_"
+KV_TYPES = ("f16", "f32", "bf16", "q8_0", "q4_0")
 SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "max_tokens", "stop")
 
 T = TypeVar("T")
@@ -69,8 +70,8 @@ class Settings:
     model: str = _setting("default", values.text, "GGUF file, catalogue name, hf:owner/repo/file.gguf, or default (SmolLM2-135M).")
     agents: tuple[str, ...] = _setting(("plan", "code", "review"), values.names, "Agents of the chain, in order.")
     agents_file: Path | None = _setting(None, values.folder_or_file, "TOML file with more agents.")
-    policy: str | None = _setting(None, _policy, "What is taken over from upstream: full, prefix, naive or relay.")
-    fidelity: Fidelity | None = _setting(None, values.choice(FIDELITIES), "How much relay recomputes: fast, balanced or careful.")
+    policy: str = _setting("relay", _policy, "What is taken over from upstream: full, prefix, naive or relay.")
+    fidelity: Fidelity = _setting("balanced", values.choice(FIDELITIES), "How much relay recomputes: fast, balanced or careful.")
     max_tokens: int = _setting(512, values.integer(-1), "Tokens an agent may write; -1 writes until the context is full.")
     temperature: float = _setting(0.0, values.number(0, 10), "Sampling temperature; 0 always takes the likeliest token.")
     top_k: int = _setting(40, values.integer(0), "Sample among the k likeliest tokens; 0 among all.")
@@ -83,6 +84,7 @@ class Settings:
     threads: int | None = _setting(None, values.integer(1, 1024), "CPU threads; one for each core if unset.")
     gpu_layers: int | None = _setting(None, values.integer(-1), "Layers to put on the GPU; -1 is all.")
     chat_template: str = _setting("", values.text, "chatml, or a Jinja file, in place of the model's own chat template.")
+    kv_type: str = _setting("f16", values.choice(KV_TYPES), "Type of the rows in the cache.")
     store: StoreSettings = field(default_factory=StoreSettings)
     tui: TuiSettings = field(default_factory=TuiSettings)
     relay: Mapping[str, Any] = _setting({}, values.table, "Parameters of the relay policy.")
@@ -100,10 +102,15 @@ class Settings:
             "n_ctx": self.ctx,
             "n_threads": self.threads,
             "n_gpu_layers": self.gpu_layers,
+            "kv_type": self.kv_type,
             "chat_template": self.chat_template or None,
+            "relay": self.relay or None,
+            "sampling": self.sampling(),
             "store_bytes": self.store.ram,
+            "store_folder": (self.store.folder or paths.store_folder()) if self.store.disk else None,
+            "store_disk_bytes": self.store.disk,
         }
-        return {name: value for name, value in options.items() if value is not None} | {"sampling": self.sampling()}
+        return {name: value for name, value in options.items() if value is not None}
 
     def sampling(self) -> dict[str, Any]:
         """Sampling values of the run, by their names in `Sampling`; an agent's own values go before them."""

@@ -26,7 +26,7 @@ def open_relay(settings: Settings, output: Output, *, verbose: bool = False) -> 
 
         path = resolve_model(settings.model, lambda *step: post(lambda: output.progress(*step)))
         show = lambda done: post(lambda: output.status(f"loading {path.name}: {done:.0%}"))  # noqa: E731
-        opened.append(Relay(str(path), on_progress=show, **settings.relay_options()))
+        opened.append(Relay(path, on_progress=show, **settings.relay_options()))
 
     for show in Work(work):
         show()
