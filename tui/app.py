@@ -1,0 +1,142 @@
+"""`RelayApp`: the app around the main screen. Owns the engine's thread, carries its reports to the screen, quits cleanly."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from queue import Empty
+from typing import ClassVar
+
+from textual import events
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.timer import Timer
+
+from relaylite.agents import Agent
+from relaylite.config import Settings
+from relaylite.events import TextDelta
+from relaylite.policies import Policy
+from relaylite.tui import look
+from relaylite.tui.backend import Opener
+from relaylite.tui.commands import COMMANDS
+from relaylite.tui.conversation import Conversation
+from relaylite.tui.engine_thread import EngineThread
+from relaylite.tui.files import History
+from relaylite.tui.main_screen import MainScreen
+from relaylite.tui.reports import Report
+from relaylite.tui.widgets.prompt_input import teach_alt_enter
+
+REPORTS_PER_SECOND = 20
+GC_THRESHOLD = 50_000  # collections of young objects pause the screen; with frozen start-up objects and this they are rare and short
+CLOSE_TIMEOUT_S = 3.0
+QUIT_AGAIN_S = 2.0
+
+
+class RelayApp(App[None]):
+    """`opener` finds and opens models; tests pass one that gives a scripted relay."""
+
+    CSS_PATH = "app.tcss"
+    TITLE = "relaylite"
+    ENABLE_COMMAND_PALETTE = True
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (40, "-narrow"), (116, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-normal"), (34, "-tall")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "quit", "Quit", show=False, priority=True),
+        Binding("ctrl+c", "interrupt", "Copy or quit", show=False),
+    ]
+
+    def __init__(self, settings: Settings, opener: Opener, known: Mapping[str, Agent], agents: Sequence[Agent], policy: Policy, history: History) -> None:
+        super().__init__()
+        teach_alt_enter()
+        self.settings = settings
+        self.known = known
+        self.history = history
+        self.conversation = Conversation()
+        self.engine = EngineThread(opener, agents, policy)
+        self.main = MainScreen(self.engine, self.conversation, tuple(agents), policy)
+        self._drain_timer: Timer | None = None
+        self._interrupted_at = 0.0
+        self.register_theme(look.DARK)
+        self.register_theme(look.LIGHT)
+        self.theme = settings.tui.theme if settings.tui.theme in self.available_themes else look.DARK.name
+        self.set_keymap({str(action): str(keys) for action, keys in settings.tui.keys.items()})
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return look.VARIABLE_DEFAULTS
+
+    def get_default_screen(self) -> Screen[None]:
+        return self.main
+
+    def on_mount(self) -> None:
+        self.engine.start()
+        self.engine.open(self.settings.model)
+        self._drain_timer = self.set_interval(1 / REPORTS_PER_SECOND, self._drain)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(GC_THRESHOLD, 20, 50)
+
+    async def _drain(self) -> None:
+        """Show what the engine reported since the last time; runs of text as one piece."""
+        waiting: list[Report] = []
+        while True:
+            try:
+                waiting.append(self.engine.reports.get_nowait())
+            except Empty:
+                break
+        for report in joined(waiting):
+            await self.main.show_report(report)
+        self.main.tick()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        if screen is self.main:
+            for command in COMMANDS:
+                yield SystemCommand(command.title, command.about, partial(self.run_action, command.action, self.main))
+        yield SystemCommand("Theme", "Choose among dark, light and other themes", self.action_change_theme)
+        yield SystemCommand("Quit", "Stop what runs and leave", self.action_quit)
+
+    def action_interrupt(self) -> None:
+        """Ctrl+C: copy what is selected; else stop the run; twice within two seconds: quit."""
+        if selection := self.screen.get_selected_text():
+            self.copy_to_clipboard(selection)
+            self.notify("Copied.", timeout=2)
+            return
+        now = time.monotonic()
+        if now - self._interrupted_at < QUIT_AGAIN_S:
+            self.exit()
+            return
+        self._interrupted_at = now
+        if self.main.is_busy:
+            self.engine.cancel()
+        self.notify("Press Ctrl+C again to quit.", timeout=QUIT_AGAIN_S)
+
+    async def action_quit(self) -> None:
+        self.exit()
+
+    def on_unmount(self) -> None:
+        if self._drain_timer is not None:
+            self._drain_timer.stop()
+        self.engine.cancel()
+
+    def on_text_selected(self, event: events.TextSelected) -> None:
+        event.stop()
+
+
+def joined(reports: Iterable[Report]) -> Iterable[Report]:
+    """The same reports, with neighbouring pieces of one agent's text made one."""
+    pending: TextDelta | None = None
+    for report in reports:
+        if isinstance(report, TextDelta) and pending is not None and pending.agent == report.agent:
+            pending = TextDelta(report.agent, pending.text + report.text, report.n_tokens)
+            continue
+        if pending is not None:
+            yield pending
+            pending = None
+        if isinstance(report, TextDelta):
+            pending = report
+        else:
+            yield report
+    if pending is not None:
+        yield pending

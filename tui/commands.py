@@ -1,0 +1,51 @@
+"""Every command of the main screen, once: its keys, its name in the palette, its line in the key help.
+
+Keys avoid what terminals take or cannot tell apart: Ctrl+I is Tab, Ctrl+M Enter, Ctrl+H Backspace, Ctrl+S and Ctrl+Q flow control,
+Ctrl+Z suspend, Ctrl+B and Ctrl+A the prefixes of tmux and screen, and Ctrl+letters that edit a line in the input.
+`tui.keys` in the settings replaces a key by the command's id.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from textual.binding import Binding
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """`action` is the name of the screen's action method; `footer` is the short name in the footer, "" to leave it out."""
+
+    action: str
+    title: str
+    about: str
+    keys: str = ""
+    footer: str = ""
+
+    @property
+    def binding(self) -> Binding:
+        return Binding(self.keys, self.action, self.footer or self.title, show=bool(self.footer), id=self.action)
+
+
+COMMANDS = (
+    Command("cancel", "Stop", "Stop the agent that works, keeping what it wrote; else go back to the input", "escape"),
+    Command("help", "Keys", "All keys and what they do", "f1", "Help"),
+    Command("toggle_panel", "Figures", "Show or hide metrics, map and history beside the transcript", "f2", "Figures"),
+    Command("cell_map", "Cell map", "What became of every layer and token of the last prompt", "f3", "Map"),
+    Command("agents", "Agents", "Add, remove, reorder and edit the agents; where to pause", "f4", "Agents"),
+    Command("policy", "Policy", "How much is reused, and how carefully it is repaired", "f5", "Policy"),
+    Command("measure", "Measure a full prefill", "Prefill the last prompt without reuse and compare its time to first token", "f6"),
+    Command("model", "Model", "Choose a model from the catalogue or open a file", "f7", "Model"),
+    Command("retry", "Retry", "Let the last agent answer again", "ctrl+r"),
+    Command("retry_round", "Retry the whole round", "Let every agent answer the last message again"),
+    Command("edit_message", "Edit the last message", "Take the last message back into the input", "f8"),
+    Command("edit_answer", "Correct the last answer", "Change an agent's text before the next one reads it", "f9"),
+    Command("copy_answer", "Copy the last answer", "Put the last answer on the clipboard", "ctrl+y"),
+    Command("search", "Search", "Find text in the conversation", "ctrl+f"),
+    Command("new", "New conversation", "Start again with the same agents", "ctrl+n"),
+    Command("save", "Save conversation", "Write the conversation to a JSON file"),
+    Command("load", "Load conversation", "Continue a conversation from a JSON file", "ctrl+o"),
+    Command("export", "Export Markdown", "Write the conversation to a Markdown file"),
+    Command("settings", "Settings", "Every setting, its value, and where it comes from"),
+    Command("screenshot", "Screenshot", "Save a picture of the screen as SVG"),
+)

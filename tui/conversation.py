@@ -1,0 +1,116 @@
+"""The conversation as the app shows it: rounds of turn records, and what they saved. Values only, no widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from relaylite.events import PromptPart, Turn
+from relaylite.metrics import CellMap, TurnMetrics
+
+State = Literal["waiting", "reusing", "rectifying", "reading", "writing", "done", "failed", "stopped"]
+FINISHED: tuple[State, ...] = ("done", "failed", "stopped")
+
+
+@dataclass(slots=True, eq=False)
+class TurnRecord:
+    """One agent's turn, from its start on. `text` grows while it is written; `full_ms` is a measured full prefill."""
+
+    agent: str
+    index: int
+    round: int
+    state: State = "waiting"
+    parts: tuple[PromptPart, ...] = ()
+    text: str = ""
+    n_tokens: int = 0
+    metrics: TurnMetrics | None = None
+    cells: CellMap | None = None
+    finish_reason: str = ""
+    was_edited: bool = False
+    full_ms: float | None = None
+
+    def finish(self, turn: Turn) -> None:
+        """Take over the finished turn's values."""
+        self.text, self.finish_reason, self.was_edited = turn.text, turn.finish_reason, turn.was_edited
+        self.parts, self.metrics = turn.parts or self.parts, turn.metrics
+        self.cells = self.cells if turn.cells is None else turn.cells
+        self.n_tokens = turn.metrics.generated_tokens or len(turn.tokens)
+        self.state = "stopped" if turn.finish_reason == "cancelled" else "done"
+
+    @property
+    def full_prefill(self) -> tuple[float, bool] | None:
+        """TTFT of a full prefill in ms, and whether it was measured; None while nothing is known."""
+        if self.full_ms is not None:
+            return self.full_ms, True
+        if self.metrics is not None and self.metrics.full_ttft_estimate_ms > 0:
+            return self.metrics.full_ttft_estimate_ms, False
+        return None
+
+    @property
+    def saved_ms(self) -> float:
+        """Time to first token that taking over rows saved; 0 where nothing was taken over."""
+        full = self.full_prefill
+        if full is None or self.metrics is None or not self.metrics.prefix_tokens + self.metrics.span_tokens:
+            return 0.0
+        return full[0] - self.metrics.ttft_ms
+
+
+@dataclass(slots=True, eq=False)
+class Round:
+    """One message of the user and the answers to it."""
+
+    task: str
+    number: int
+    turns: list[TurnRecord] = field(default_factory=list)
+
+
+class Conversation:
+    """Rounds in order. The chain holds the truth; this mirrors it with what the display needs besides."""
+
+    def __init__(self) -> None:
+        self.rounds: list[Round] = []
+
+    def turns(self) -> Iterator[TurnRecord]:
+        return (turn for each in self.rounds for turn in each.turns)
+
+    @property
+    def last(self) -> TurnRecord | None:
+        return next((each.turns[-1] for each in reversed(self.rounds) if each.turns), None)
+
+    def find(self, round: int, index: int) -> TurnRecord | None:
+        """The latest record at that place; a turn that was retried has the newer one."""
+        return next((turn for turn in self.turns() if (turn.round, turn.index) == (round, index)), None)
+
+    def start_round(self, task: str, number: int) -> Round:
+        self.rounds.append(Round(task, number))
+        return self.rounds[-1]
+
+    def start_turn(self, agent: str, index: int, parts: tuple[PromptPart, ...]) -> TurnRecord:
+        current = self.rounds[-1]
+        record = TurnRecord(agent, index, current.number, "reusing", parts)
+        current.turns.append(record)
+        return record
+
+    def drop(self, round: int, index: int | None = None) -> list[TurnRecord]:
+        """Remove a round and what follows, or its turns from `index` on; the removed records."""
+        gone = [turn for turn in self.turns() if turn.round > round or (turn.round == round and (index is None or turn.index >= index))]
+        self.rounds = [each for each in self.rounds if each.number < round or (each.number == round and index is not None)]
+        for each in self.rounds:
+            each.turns = [turn for turn in each.turns if turn not in gone]
+        return gone
+
+    def load(self, rounds: Iterable[tuple[str, Iterable[Turn]]]) -> None:
+        """Replace everything by rounds of finished turns."""
+        self.rounds = []
+        for number, (task, turns) in enumerate(rounds):
+            current = self.start_round(task, number)
+            for turn in turns:
+                record = TurnRecord(turn.agent, turn.index, number)
+                record.finish(turn)
+                current.turns.append(record)
+
+    def saved(self) -> tuple[float, int, bool]:
+        """Milliseconds saved in all, over how many turns, and whether every one of them was measured."""
+        counted = [turn for turn in self.turns() if turn.saved_ms]
+        return sum(turn.saved_ms for turn in counted), len(counted), all(turn.full_ms is not None for turn in counted)

@@ -1,0 +1,213 @@
+"""The one thread that touches a model. Jobs go in, reports come out; it never touches a widget.
+
+It is a daemon thread of our own and no Textual worker: quitting must not wait for a native call that does not come back.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from relaylite.agents import Agent
+from relaylite.errors import Cancelled, RelayliteError
+from relaylite.events import Event
+from relaylite.policies import Policy
+from relaylite.tui import files
+from relaylite.tui.backend import ChainLike, Opener, Progress, RelayLike
+from relaylite.tui.reports import Dropped, Edited, Failed, Loaded, Measured, MemoryUsed, Opened, OpenFailed, Opening, Report, RunEnded, Saved
+
+log = logging.getLogger(__name__)
+
+
+def reason_of(error: BaseException) -> str:
+    """One line for a notice. Errors that are not ours are defects: named as such, with the traceback in the log."""
+    if isinstance(error, RelayliteError):
+        return str(error)
+    log.error("unexpected error in a job", exc_info=error)
+    return f"internal error: {type(error).__name__}: {error} (the log has more)"
+
+
+class EngineThread(threading.Thread):
+    """Carries out jobs in order. All methods below are called by the app and return at once."""
+
+    def __init__(self, opener: Opener, agents: Sequence[Agent], policy: Policy) -> None:
+        super().__init__(name="relaylite-engine", daemon=True)
+        self.reports: SimpleQueue[Report] = SimpleQueue()
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._opener = opener
+        self._agents, self._policy = tuple(agents), policy
+        self._relay: RelayLike | None = None
+        self._chain: ChainLike | None = None
+        self._kept: dict[str, Any] | None = None  # a conversation that waits for the next model
+        self._stop = threading.Event()
+
+    # -- what the app calls ------------------------------------------------------------------------------------------
+
+    def open(self, model: str) -> None:
+        """Fetch the model if need be, close the one before it, and open it; the conversation goes on."""
+        self._stop.clear()
+        self._put(partial(self._do_open, model))
+
+    def send(self, task: str, stop_after: int | None) -> None:
+        """Let the chain answer `task`; pause after the agent at `stop_after`."""
+        self._stop.clear()
+        self._put(partial(self._do_run, lambda chain: chain.stream(task, stop_after=stop_after)))
+
+    def resume(self, stop_after: int | None) -> None:
+        self._stop.clear()
+        self._put(partial(self._do_run, lambda chain: chain.resume(stop_after)))
+
+    def cancel(self) -> None:
+        """Stop the running job within a second."""
+        self._stop.set()
+        if self._chain is not None:
+            self._chain.cancel()
+
+    def configure(self, agents: Sequence[Agent], policy: Policy) -> None:
+        self._put(partial(self._do_configure, tuple(agents), policy))
+
+    def drop(self, index: int | None) -> None:
+        """Take back the last round's answers from `index` on, or the whole round."""
+        self._put(partial(self._guarded, partial(self._do_drop, index)))
+
+    def edit(self, round: int, index: int, text: str) -> None:
+        self._put(partial(self._guarded, partial(self._do_edit, round, index, text)))
+
+    def measure(self, round: int, index: int) -> None:
+        """Prefill that turn's prompt in full, once, for comparison."""
+        self._stop.clear()
+        self._put(partial(self._guarded, partial(self._do_measure, round, index)))
+
+    def save(self, path: Path) -> None:
+        self._put(partial(self._guarded, partial(self._do_save, path)))
+
+    def load(self, path: Path) -> None:
+        self._put(partial(self._guarded, partial(self._do_load, path)))
+
+    def clear(self) -> None:
+        """Start a new conversation."""
+        self._put(partial(self._guarded, self._do_clear))
+
+    def piece(self, token: int) -> str:
+        """The text of one token, for showing; "" before a model is open."""
+        return self._relay.piece(token).decode("utf-8", "replace") if self._relay is not None else ""
+
+    def close(self, timeout: float) -> bool:
+        """Stop the running job, close the model, end the thread; whether it ended in time."""
+        self._put(None)
+        self.cancel()
+        self.join(timeout)
+        return not self.is_alive()
+
+    # -- in the thread -----------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+        if self._relay is not None:
+            self._relay.close()
+
+    def _put(self, job: Callable[[], None] | None) -> None:
+        self._jobs.put(job)
+
+    def _report(self, report: Report) -> None:
+        self.reports.put(report)
+
+    def _guarded(self, job: Callable[[ChainLike], None]) -> None:
+        if self._chain is None:
+            self._report(Failed("no model is open yet"))
+            return
+        try:
+            job(self._chain)
+        except Cancelled:
+            self._report(Failed("stopped"))
+        except Exception as error:
+            self._report(Failed(reason_of(error)))
+
+    def _do_open(self, model: str) -> None:
+        def progress(progress: Progress) -> None:
+            self._report(Opening(model, progress))
+            if self._stop.is_set():
+                raise Cancelled("stopped")
+
+        try:
+            path = self._opener.locate(model, progress)
+        except Exception as error:
+            self._report(OpenFailed(model, reason_of(error), self._relay.info if self._relay is not None else None))
+            return
+        self._shut()
+        try:
+            relay = self._opener.open(path, progress)
+            chain = relay.chain_from_dict(self._kept) if self._kept else relay.chain(self._agents)
+        except Exception as error:
+            self._report(OpenFailed(model, reason_of(error), None))
+            return
+        chain.policy = self._policy
+        self._relay, self._chain, self._kept = relay, chain, None
+        self._report(Opened(model, relay.info))
+        self._report(MemoryUsed(relay.memory()))
+
+    def _shut(self) -> None:
+        """Close the model, so that there is room for another; its conversation is kept for that one."""
+        if self._chain is not None and self._chain.rounds:
+            self._kept = self._chain.to_dict()
+        old, self._relay, self._chain = self._relay, None, None
+        if old is not None:
+            old.close()
+
+    def _do_run(self, start: Callable[[ChainLike], Iterator[Event]]) -> None:
+        if self._chain is None or self._relay is None:
+            self._report(RunEnded("failed", "no model is open; choose one first"))
+            return
+        try:
+            for event in start(self._chain):
+                self._report(event)
+                if self._stop.is_set():  # a cancel that came before the chain had begun is not lost
+                    self._chain.cancel()
+        except Cancelled:
+            self._report(RunEnded("stopped"))
+        except Exception as error:
+            self._report(RunEnded("failed", reason_of(error)))
+        else:
+            self._report(RunEnded("paused" if len(self._chain.rounds[-1].turns) < len(self._chain.agents) else "done"))
+        self._report(MemoryUsed(self._relay.memory()))
+
+    def _do_configure(self, agents: tuple[Agent, ...], policy: Policy) -> None:
+        self._agents, self._policy = agents, policy
+        if self._chain is not None:
+            self._chain.agents, self._chain.policy = agents, policy
+
+    def _do_drop(self, index: int | None, chain: ChainLike) -> None:
+        last = len(chain.rounds) - 1
+        self._report(Dropped(last, index, chain.retry(index)))
+
+    def _do_edit(self, round: int, index: int, text: str, chain: ChainLike) -> None:
+        chain.edit(round, index, text)
+        self._report(Edited(round, index, text))
+
+    def _do_measure(self, round: int, index: int, chain: ChainLike) -> None:
+        self._report(Measured(round, index, chain.measure_full(round, index)))
+
+    def _do_save(self, path: Path, chain: ChainLike) -> None:
+        files.write_json(path, chain.to_dict())
+        self._report(Saved(path))
+
+    def _do_load(self, path: Path, chain: ChainLike) -> None:
+        data: dict[str, Any] = files.read_json(path)
+        assert self._relay is not None
+        self._adopt(self._relay.chain_from_dict(data), path)
+
+    def _do_clear(self, chain: ChainLike) -> None:
+        assert self._relay is not None
+        self._adopt(self._relay.chain(self._agents), None)
+
+    def _adopt(self, chain: ChainLike, path: Path | None) -> None:
+        chain.policy = self._policy
+        self._chain, self._agents = chain, tuple(chain.agents)
+        rounds = tuple((each.task, tuple(each.turns)) for each in chain.rounds)
+        self._report(Loaded(path, rounds, self._agents))

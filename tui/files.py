@@ -1,0 +1,87 @@
+"""Conversations on disk: JSON as the chain gives it, Markdown for people, and the history of typed messages."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from relaylite.errors import UsageError
+from relaylite.tui.conversation import Round
+from relaylite.tui.safe_text import safe_text
+
+HISTORY_LIMIT = 500
+HISTORY_ENTRY_LIMIT = 20_000  # characters; a pasted file is no message to call back
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write whole or not at all: to a temporary name, then renamed. Raises UsageError in one line."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(text, encoding="utf-8", errors="replace")
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UsageError(f"cannot write {path}: {error.strerror}; choose another place") from error
+
+
+def write_json(path: Path, data: dict[str, Any]) -> None:
+    write_text(path, json.dumps(data, ensure_ascii=False, indent=1) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file. Raises UsageError in one line that names the file."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is no saved conversation: {error}") from error
+    if not isinstance(data, dict):
+        raise UsageError(f"{path} is no saved conversation: it holds no JSON object")
+    return data
+
+
+def markdown_of(rounds: Iterable[Round], model: str, policy: str) -> str:
+    """The conversation as a Markdown document."""
+    lines = [f"# Conversation with {safe_text(model)}", "", f"Policy: {policy}", ""]
+    for each in rounds:
+        lines += [f"## Message {each.number + 1}", "", *(f"> {line}" for line in safe_text(each.task).splitlines()), ""]
+        for turn in each.turns:
+            note = " (edited)" if turn.was_edited else ""
+            lines += [f"### {turn.agent}{note}", "", safe_text(turn.text).rstrip(), ""]
+    return "\n".join(lines)
+
+
+class History:
+    """Messages typed before, oldest first, one JSON text a line. A damaged or missing file is an empty history."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self.entries: list[str] = []
+        if path is not None and path.exists():
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[-HISTORY_LIMIT:]:
+                try:
+                    entry = json.loads(line)
+                except ValueError:
+                    continue
+                if isinstance(entry, str):
+                    self.entries.append(entry)
+
+    def add(self, text: str) -> None:
+        """Remember `text`; a repetition of the last one, or a very long one, is not written down."""
+        if self.entries and self.entries[-1] == text:
+            return
+        self.entries.append(text)
+        if self._path is None or len(text) > HISTORY_ENTRY_LIMIT:
+            return
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(descriptor, "a", encoding="utf-8", errors="replace") as file:
+                file.write(json.dumps(text) + "\n")
+        except OSError:
+            self._path = None  # a history that cannot be kept is no reason to disturb the user

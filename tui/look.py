@@ -1,0 +1,75 @@
+"""Colours and signs: themes, agent colours, cell kinds, states. Each meaning has a sign as well as a colour."""
+
+from __future__ import annotations
+
+from textual.color import Color, ColorParseError
+from textual.theme import Theme
+
+from relaylite.agents import Agent
+from relaylite.metrics import CellMap
+from relaylite.tui.conversation import State
+
+AGENT_COLORS = 6
+_DARK = {
+    "agent-0": "#56b6c2", "agent-1": "#98c379", "agent-2": "#c678dd", "agent-3": "#e5c07b", "agent-4": "#61afef", "agent-5": "#e06c75",
+    "map-prefix": "#3a4356", "map-reused": "#3f7fb8", "map-recomputed": "#f0a63c", "map-new": "#d5d8de",
+}  # fmt: skip
+_LIGHT = {
+    "agent-0": "#0b7285", "agent-1": "#2b7a2f", "agent-2": "#8a3fa0", "agent-3": "#8f6200", "agent-4": "#1c5fb0", "agent-5": "#b3303c",
+    "map-prefix": "#cfd5df", "map-reused": "#6ea3d8", "map-recomputed": "#b8640a", "map-new": "#1d2430",
+}  # fmt: skip
+
+
+def _quiet(primary: str, background: str, muted: str) -> dict[str, str]:
+    """Headings and footer without coloured grounds. Theme variables cannot refer to each other, hence the values."""
+    return {
+        "markdown-h1-color": primary, "markdown-h1-background": background, "markdown-h1-text-style": "bold",
+        "footer-background": background, "footer-description-foreground": muted, "footer-description-background": background,
+        "footer-key-foreground": primary, "footer-key-background": background, "block-cursor-text-style": "none",
+    }  # fmt: skip
+
+
+DARK = Theme(
+    "relay-dark",
+    primary="#7aa2f7", secondary="#56b6c2", accent="#f0a63c", warning="#e5c07b", error="#e06c75", success="#98c379",
+    foreground="#c8ccd4", background="#16181d", surface="#1b1e25", panel="#22262f", dark=True, variables={**_DARK, **_quiet("#7aa2f7", "#16181d", "#8b919e")},
+)  # fmt: skip
+LIGHT = Theme(
+    "relay-light",
+    primary="#2457b5", secondary="#0b7285", accent="#b8640a", warning="#8f6200", error="#b3303c", success="#2b7a2f",
+    foreground="#22262e", background="#fbfbf9", surface="#f3f3ef", panel="#e9e9e4", dark=False, variables={**_LIGHT, **_quiet("#2457b5", "#fbfbf9", "#5d6470")},
+)  # fmt: skip
+VARIABLE_DEFAULTS = {**_DARK}
+
+_TERMINAL_COLORS = {"red": 5, "green": 1, "yellow": 3, "blue": 4, "magenta": 2, "cyan": 0}
+
+STATE_SIGNS: dict[State, str] = {
+    "waiting": "○", "reusing": "◔", "rectifying": "◑", "reading": "◕", "writing": "●", "done": "✓", "failed": "✗", "stopped": "■",
+}  # fmt: skip
+STATE_COLORS: dict[State, str] = {
+    "waiting": "$text-muted", "reusing": "$secondary", "rectifying": "$accent", "reading": "$secondary", "writing": "$primary",
+    "done": "$success", "failed": "$error", "stopped": "$warning",
+}  # fmt: skip
+READS_SIGNS = {"all": "»", "previous": "›", "task": "·"}
+PAUSE_SIGN = "‖"
+
+CELL_KINDS = {
+    CellMap.PREFIX: ("exact", "prefix", "·"),
+    CellMap.REUSED: ("reused", "reused", "░"),
+    CellMap.RECOMPUTED: ("recomputed", "recomputed", "▓"),
+    CellMap.NEW: ("new", "new", "█"),
+}
+MIXED_SIGN = "▒"
+
+
+def agent_color(agent: Agent | None, index: int) -> str:
+    """A theme variable or colour value for an agent: its own colour if it names one, else one by its place."""
+    own = agent.color if agent is not None else ""
+    if own in _TERMINAL_COLORS:
+        return f"$agent-{_TERMINAL_COLORS[own]}"
+    if own == "white":
+        return "$foreground"
+    try:
+        return Color.parse(own).hex if own else f"$agent-{index % AGENT_COLORS}"
+    except ColorParseError:
+        return f"$agent-{index % AGENT_COLORS}"

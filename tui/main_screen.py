@@ -1,0 +1,300 @@
+"""The main screen: lays out the parts and shows what the engine reports. What the user can do is in `actions.py`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.widgets import Footer, Input
+
+from relaylite.agents import Agent
+from relaylite.events import ChainStarted, Notice, Phase, PrefillDone, TextDelta, TurnFinished, TurnStarted
+from relaylite.policies import Policy
+from relaylite.tui import look
+from relaylite.tui.actions import Actions
+from relaylite.tui.conversation import FINISHED, Conversation, State
+from relaylite.tui.engine_thread import EngineThread
+from relaylite.tui.reports import (
+    Dropped,
+    Edited,
+    Failed,
+    Loaded,
+    Measured,
+    MemoryUsed,
+    Opened,
+    OpenFailed,
+    Opening,
+    Report,
+    RunEnded,
+    Saved,
+)
+from relaylite.tui.widgets.blocks import TurnBlock
+from relaylite.tui.widgets.chain_strip import ChainStrip
+from relaylite.tui.widgets.inspector import Inspector
+from relaylite.tui.widgets.prompt_input import PromptInput
+from relaylite.tui.widgets.search_bar import SearchBar
+from relaylite.tui.widgets.status import StatusLine, TopBar
+from relaylite.tui.widgets.transcript import Transcript
+
+PHASE_STATES: dict[str, State] = {"render": "reusing", "place": "reusing", "rectify": "rectifying", "suffix": "reading", "write": "writing"}
+
+
+class MainScreen(Actions):
+    """Reports come in through `show_report`, one at a time, in order."""
+
+    def __init__(self, engine: EngineThread, conversation: Conversation, agents: Sequence[Agent], policy: Policy) -> None:
+        super().__init__()
+        self.engine, self.conversation = engine, conversation
+        self.agents, self.policy = tuple(agents), policy
+        self.pauses: frozenset[int] = frozenset()
+        self.info = None
+        self._tasks: list[str] = []  # messages on their way to the chain
+        self._running_since: float | None = None
+
+    def compose(self) -> ComposeResult:
+        yield TopBar(self.conversation)
+        yield ChainStrip(self.agents, self.policy)
+        with Horizontal(id="middle"):
+            yield Transcript(self.conversation, self.color_at)
+            yield Inspector(self.conversation, self.engine.piece, self.color_of)
+        yield SearchBar()
+        yield StatusLine()
+        yield PromptInput(self.app.history, id="input", placeholder="Message to the agents")
+        yield Footer(show_command_palette=True, compact=True)
+
+    def on_mount(self) -> None:
+        self.input.focus()
+
+    # -- colours -----------------------------------------------------------------------------------------------------
+
+    def color_at(self, name: str, index: int) -> str:
+        """The colour of the agent of that name at that place of the chain."""
+        agent = self.agents[index] if index < len(self.agents) and self.agents[index].name == name else self.app.known.get(name)
+        return look.agent_color(agent, index)
+
+    def color_of(self, name: str) -> str:
+        index = next((i for i, agent in enumerate(self.agents) if agent.name == name), 0)
+        return self.color_at(name, index)
+
+    # -- reports -----------------------------------------------------------------------------------------------------
+
+    async def show_report(self, report: Report) -> None:
+        """Bring the widgets to where the engine is."""
+        match report:
+            case TextDelta():
+                await self._show_text(report)
+            case Phase():
+                self._show_state(PHASE_STATES[report.name])
+            case ChainStarted():
+                await self._show_chain_started(report)
+            case TurnStarted():
+                await self._show_turn_started(report)
+            case PrefillDone():
+                self._show_prefill(report)
+            case TurnFinished():
+                await self._show_turn_finished(report)
+            case Notice():
+                self.notify(report.text, severity="warning", timeout=10, markup=False)
+            case RunEnded():
+                await self._show_run_ended(report)
+            case Opening() | Opened() | OpenFailed() | MemoryUsed():
+                self._show_model(report)
+            case Dropped() | Edited() | Measured() | Loaded():
+                await self._show_change(report)
+            case Saved():
+                self.notify(f"Saved to {report.path}", markup=False)
+            case Failed():
+                self.is_measuring = False
+                self.complain(report.reason)
+
+    async def _show_chain_started(self, report: ChainStarted) -> None:
+        self.chain.reset(len(self.conversation.rounds[-1].turns) if self._is_last_round(report.round) else 0)
+        if not self._is_last_round(report.round):
+            task = self._tasks.pop(0) if self._tasks else ""
+            await self.transcript.add(self.conversation.start_round(task, report.round))
+
+    def _is_last_round(self, number: int) -> bool:
+        return bool(self.conversation.rounds) and self.conversation.rounds[-1].number == number
+
+    async def _show_turn_started(self, report: TurnStarted) -> None:
+        record = self.conversation.start_turn(report.agent, report.index, report.parts)
+        self.current = record
+        self.chain.set_state(report.index, record.state)
+        await self.transcript.add(record)
+
+    def _show_state(self, state: State) -> None:
+        if self.current is not None and self.current.state != state:
+            self.current.state = state
+            self.chain.set_state(self.current.index, state)
+            if (block := self.block_of(self.current)) is not None:
+                block.refresh_title()
+
+    def _show_prefill(self, report: PrefillDone) -> None:
+        if self.current is None:
+            return
+        self.current.metrics, self.current.cells = report.metrics, report.cells
+        self._show_state("writing")
+        if (block := self.block_of(self.current)) is not None:
+            block.refresh_title()
+        self.inspector.show(self.current)
+
+    async def _show_text(self, report: TextDelta) -> None:
+        if self.current is None:
+            return
+        self.current.text += report.text
+        self.current.n_tokens = report.n_tokens
+        if (block := self.block_of(self.current)) is not None:
+            await block.write(report.text)
+
+    async def _show_turn_finished(self, report: TurnFinished) -> None:
+        record = self.current
+        if record is None:
+            return
+        record.finish(report.turn)
+        self.chain.set_state(record.index, record.state)
+        if (block := self.block_of(record)) is not None:
+            await block.settle()
+        self.inspector.show(record)
+        self.top.redraw()
+
+    async def _show_run_ended(self, report: RunEnded) -> None:
+        self._running_since = None
+        record = self.current
+        if record is not None and record.state not in FINISHED:
+            record.state = "failed" if report.outcome == "failed" else "stopped"
+            self.chain.set_state(record.index, record.state)
+            if (block := self.block_of(record)) is not None:
+                await block.settle()
+        if self._tasks:  # refused before the chain began: the message goes back to the input
+            self.input.give_back(self._tasks.pop())
+        if report.outcome == "failed":
+            self.complain(report.reason)
+        elif report.outcome == "paused":
+            self.notify("Paused. F9 corrects the answer; Enter on an empty input goes on.", timeout=8)
+        self.status.show_turn(self.conversation.last)
+        self.refresh_bindings()
+
+    def _show_model(self, report: Opening | Opened | OpenFailed | MemoryUsed) -> None:
+        match report:
+            case Opening():
+                self.top.show_opening(report.model, report.progress)
+            case Opened():
+                self.info = report.info
+                self.top.show_model(report.info)
+                self.chain.set_policy(self.policy, report.info.relay_refusal)
+                for warning in report.info.warnings:
+                    self.notify(warning, severity="warning", timeout=10, markup=False)
+                if report.info.relay_refusal:
+                    self.notify(f"This model runs without relaying: {report.info.relay_refusal}", severity="warning", timeout=10, markup=False)
+            case OpenFailed():
+                self.info = report.kept
+                if report.kept is not None:
+                    self.top.show_model(report.kept)
+                else:
+                    self.top.show_failed(report.model)
+                self.complain(report.reason)
+            case MemoryUsed():
+                self.inspector.show_memory(report.memory)
+
+    async def _show_change(self, report: Dropped | Edited | Measured | Loaded) -> None:
+        match report:
+            case Dropped():
+                gone = list(self.conversation.rounds[report.round :]) if report.index is None else []
+                await self.transcript.drop([*gone, *self.conversation.drop(report.round, report.index)])
+                self.current = None
+                self.chain.reset(report.index or 0)
+                self.inspector.show(self.conversation.last)
+            case Edited():
+                record = self.conversation.find(report.round, report.index)
+                if record is not None:
+                    record.text, record.was_edited = report.text, True
+                    if (block := self.block_of(record)) is not None:
+                        await block.settle()
+            case Measured():
+                self.is_measuring = False
+                record = self.conversation.find(report.round, report.index)
+                if record is not None:
+                    record.full_ms = report.full_ms
+                    if (block := self.block_of(record)) is not None:
+                        block.refresh_title()
+                    self.inspector.show(record)
+                    self.status.show_turn(record)
+            case Loaded():
+                await self._show_loaded(report)
+        self.top.redraw()
+
+    async def _show_loaded(self, report: Loaded) -> None:
+        self.conversation.load(report.rounds)
+        self.agents, self.current = report.agents, None
+        await self.chain.set_agents(self.agents)
+        await self.transcript.show_all()
+        self.inspector.show(self.conversation.last)
+        self.status.show_turn(self.conversation.last)
+        if report.path is not None:
+            self.notify(f"Loaded {report.path}", markup=False)
+
+    def tick(self) -> None:
+        """Called many times a second: the seconds that the running turn has taken."""
+        if self._running_since is not None:
+            self.status.show_running(self.current if self.current and self.current.state not in FINISHED else None, time.monotonic() - self._running_since)
+        elif self.is_measuring:
+            self.status.show_text("Measuring a full prefill… Esc stops")
+
+    # -- input -------------------------------------------------------------------------------------------------------
+
+    @on(PromptInput.Sent)
+    def _send(self, event: PromptInput.Sent) -> None:
+        if self.is_busy:
+            self.notify("The agents are still at work; Esc stops them.", severity="warning")
+            return
+        if self.info is None:
+            self.notify("The model is not ready yet.", severity="warning")
+            return
+        self._tasks.append(event.text)
+        self.input.taken()
+        self.begin()
+        self.engine.send(event.text, self.next_pause(0))
+
+    def begin(self) -> None:
+        """A run starts: clock and status."""
+        self._running_since = time.monotonic()
+        self.current = None
+        self.transcript.anchor()
+
+    @property
+    def is_busy(self) -> bool:
+        return self._running_since is not None
+
+    @on(TurnBlock.Asked)
+    def _asked(self, event: TurnBlock.Asked) -> None:
+        self.act_on(event.block, event.wish)
+
+    @on(ChainStrip.Asked)
+    def _strip_asked(self, event: ChainStrip.Asked) -> None:
+        if event.index is None:
+            self.action_policy()
+        else:
+            self.action_agents(event.index)
+
+    @on(events.DescendantFocus)
+    def _selected(self, event: events.DescendantFocus) -> None:
+        if isinstance(event.widget, TurnBlock) and event.widget.record.metrics is not None:
+            self.inspector.show(event.widget.record)
+
+    @on(SearchBar.Asked)
+    async def _search(self, event: SearchBar.Asked) -> None:
+        await self.find(event.text, event.step)
+
+    @on(Input.Submitted, "#search")
+    def _ignore(self, event: Input.Submitted) -> None:
+        event.stop()
+
+    def complain(self, reason: str) -> None:
+        """A notice that something failed; the app lives on."""
+        self.notify(reason, title="Failed", severity="error", timeout=12, markup=False)
+        self.status.show_text(f"✗ {reason}", "$error")
+
+

@@ -1,0 +1,97 @@
+"""What the engine's thread tells the app besides the chain's own events. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from relaylite.agents import Agent
+from relaylite.events import Event, Turn
+from relaylite.seam import Memory, ModelInfo
+from relaylite.tui.backend import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    model: str
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The model is ready. Its chain holds the conversation that was shown before, if there was one."""
+
+    model: str
+    info: ModelInfo
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFailed:
+    """`kept` is the model that is still open, if one is."""
+
+    model: str
+    reason: str
+    kept: ModelInfo | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """A run came to its end; "paused" waits for `resume`. `reason` is one line for "failed"."""
+
+    outcome: Literal["done", "paused", "stopped", "failed"]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUsed:
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Answers of `round` from `index` on (None: the whole round) are gone; `task` is the round's message."""
+
+    round: int
+    index: int | None
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    round: int
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A full prefill of that turn's prompt took `full_ms`."""
+
+    round: int
+    index: int
+    full_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The conversation was replaced."""
+
+    path: Path | None
+    rounds: tuple[tuple[str, tuple[Turn, ...]], ...]
+    agents: tuple[Agent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A job other than a run could not be carried out; nothing changed."""
+
+    reason: str
+
+
+Report = Event | Opening | Opened | OpenFailed | RunEnded | MemoryUsed | Dropped | Edited | Measured | Loaded | Saved | Failed

@@ -1,0 +1,1 @@
+"""What lies over the main screen, one a file."""

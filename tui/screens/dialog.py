@@ -1,0 +1,106 @@
+"""The frame that all dialogs share, and the three simple ones: a text, a path, a choice. Esc leaves without a change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, OptionList, Static, TextArea
+from textual.widgets.option_list import Option
+
+
+Result = TypeVar("Result")
+
+
+class Dialog(ModalScreen[Result | None], Generic[Result]):
+    """A framed box with a title and a line that says which keys work."""
+
+    BINDINGS = [Binding("escape", "leave", "Leave")]
+    title_text = ""
+    hint = "Esc leaves"
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as box:
+            box.border_title = self.title_text
+            box.border_subtitle = self.hint
+            yield from self.content()
+
+    def content(self) -> ComposeResult:
+        """The widgets inside the frame."""
+        raise NotImplementedError
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+
+class TextDialog(Dialog[str]):
+    """Edit a text of several lines; gives the new text."""
+
+    BINDINGS = [Binding("ctrl+d", "done", "Done", priority=True)]
+    hint = "Ctrl+D takes it over · Esc leaves it as it was"
+
+    def __init__(self, title: str, text: str, note: str = "") -> None:
+        super().__init__()
+        self.title_text, self._text, self._note = title, text, note
+
+    def content(self) -> ComposeResult:
+        if self._note:
+            yield Static(Content(self._note), classes="note")
+        yield TextArea(self._text, soft_wrap=True, show_line_numbers=False, tab_behavior="focus", id="text")
+        yield Button("Take over", variant="primary", id="done", compact=True)
+
+    @on(Button.Pressed, "#done")
+    def action_done(self) -> None:
+        self.dismiss(self.query_one(TextArea).text)
+
+
+class PathDialog(Dialog[Path]):
+    """Ask for a file's place."""
+
+    hint = "Enter goes on · Esc leaves"
+
+    def __init__(self, title: str, path: Path, note: str = "") -> None:
+        super().__init__()
+        self.title_text, self._path, self._note = title, path, note
+
+    def content(self) -> ComposeResult:
+        yield Input(str(self._path), select_on_focus=False)
+        if self._note:
+            yield Static(Content(self._note), classes="note")
+
+    @on(Input.Submitted)
+    def _submit(self, event: Input.Submitted) -> None:
+        if event.value.strip():
+            self.dismiss(Path(event.value.strip()).expanduser())
+
+
+class ChoiceDialog(Dialog[str]):
+    """One of several: id, name and a sentence each."""
+
+    hint = "Enter chooses · Esc leaves"
+
+    def __init__(self, title: str, choices: Sequence[tuple[str, str, str]], current: str) -> None:
+        super().__init__()
+        self.title_text, self._choices, self._current = title, choices, current
+
+    def content(self) -> ComposeResult:
+        yield OptionList(*(Option(self._line(*choice), id=choice[0]) for choice in self._choices))
+
+    def on_mount(self) -> None:
+        options = self.query_one(OptionList)
+        options.highlighted = next((i for i, (key, _, _) in enumerate(self._choices) if key == self._current), 0)
+
+    def _line(self, key: str, name: str, about: str) -> Content:
+        mark = "● " if key == self._current else "○ "
+        return Content.assemble((mark + name, "bold"), (f"\n  {about}", "$text-muted"))
+
+    @on(OptionList.OptionSelected)
+    def _choose(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option_id)

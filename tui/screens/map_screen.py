@@ -1,0 +1,43 @@
+"""The cell map on the whole screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.widgets import Footer
+
+from relaylite.tui.conversation import TurnRecord
+from relaylite.tui.widgets.map_panel import MapPanel
+
+
+class MapScreen(Screen[None]):
+    """One turn's map; [ and ] go to the turn before and after."""
+
+    BINDINGS = [
+        Binding("escape,f3,q", "app.pop_screen", "Back"),
+        Binding("left_square_bracket", "turn(-1)", "Turn before"),
+        Binding("right_square_bracket", "turn(1)", "Turn after"),
+    ]
+
+    def __init__(self, turns: list[TurnRecord], record: TurnRecord | None, piece: Callable[[int], str], color_of: Callable[[str], str]) -> None:
+        super().__init__()
+        self._turns, self._piece, self._color_of = turns, piece, color_of
+        self._place = turns.index(record) if record in turns else len(turns) - 1
+
+    def compose(self) -> ComposeResult:
+        yield MapPanel(self._piece, self._color_of, id="full-map")
+        yield Footer(show_command_palette=False, compact=True)
+
+    def on_mount(self) -> None:
+        self._show()
+        self.query_one(MapPanel).view.focus()
+
+    def action_turn(self, step: int) -> None:
+        self._place = max(0, min(self._place + step, len(self._turns) - 1))
+        self._show()
+
+    def _show(self) -> None:
+        self.query_one(MapPanel).show(self._turns[self._place] if self._turns else None)

@@ -1,0 +1,99 @@
+"""Two pages to read: the keys and the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from relaylite.config import Settings, describe
+from relaylite.tui.commands import COMMANDS
+from relaylite.tui.safe_text import one_line
+from relaylite.tui.screens.dialog import Dialog
+
+INPUT_KEYS = (
+    ("Enter", "Send"),
+    ("Ctrl+J", "New line (also Shift+Enter, Alt+Enter)"),
+    ("↑ ↓", "In the first or last line: messages sent before"),
+    ("Tab", "To the transcript and back"),
+    ("Ctrl+C", "Copy the selection; twice: quit"),
+    ("Ctrl+P", "All commands by name"),
+)
+BLOCK_KEYS = (
+    ("↑ ↓", "Block before and after (also K, J)"),
+    ("Enter", "Fold or unfold"),
+    ("P", "Unfold the prompt: what was relayed, from where"),
+    ("C E R", "Copy; edit; answer again from this agent on"),
+    ("M V", "Measure a full prefill; show this turn's cell map"),
+)
+SIGNS = (
+    ("» › ·", "Reads all answers before it, the last one, the task only"),
+    ("◔ ◑ ◕ ●", "Reusing, rectifying, reading what is new, writing"),
+    ("✓ ■ ✗ ‖", "Done, stopped, failed; the chain pauses after it"),
+    ("· ░ ▓ █", "Cells without colour: exact, reused, recomputed, new"),
+)
+
+
+def key_name(keys: str) -> str:
+    """`ctrl+r` as people write it."""
+    return "+".join(part.capitalize() for part in keys.split(",")[0].replace("escape", "esc").split("+")) if keys else "Ctrl+P"
+
+
+class Page(Dialog[None]):
+    """A page that scrolls."""
+
+    def content(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(Content("\n").join(list(self.lines())))
+
+    def lines(self) -> Iterable[Content]:
+        raise NotImplementedError
+
+
+class HelpPage(Page):
+    """Keys by where they work."""
+
+    title_text = "Keys"
+
+    def lines(self) -> Iterable[Content]:
+        yield from self._section("Everywhere", ((key_name(c.keys), f"{c.title}: {c.about}") for c in COMMANDS))
+        yield from self._section("In the input", INPUT_KEYS)
+        yield from self._section("On a block of the transcript", BLOCK_KEYS)
+        yield from self._section("Signs", SIGNS)
+
+    def _section(self, title: str, rows: Iterable[tuple[str, str]]) -> Iterable[Content]:
+        yield Content.styled(title, "bold $primary")
+        for key, about in rows:
+            yield Content.assemble((f"  {key:<9} ", "bold"), (about, "$foreground"))
+        yield Content("")
+
+
+class SettingsPage(Page):
+    """Every setting with its value and where it came from."""
+
+    title_text = "Settings"
+    hint = "flag > RELAYLITE_* > ./relaylite.toml > config.toml · Esc leaves"
+
+    def __init__(self, settings: Settings, config_file: str) -> None:
+        super().__init__()
+        self._settings, self._config_file = settings, config_file
+
+    def lines(self) -> Iterable[Content]:
+        yield Content.styled(f"Your file: {self._config_file}", "$text-muted")
+        yield Content("")
+        for name, about, _ in describe():
+            table, _, field = name.rpartition(".")
+            value = getattr(getattr(self._settings, table) if table else self._settings, field)
+            source = self._settings.sources.get(name, "default")
+            style = "$text-muted" if source == "default" else "$accent"
+            yield Content.assemble((f"{name:<16} ", "bold"), (one_line(_shown(value), 40), "$foreground"), (f"  {source}", style))
+            yield Content.styled(f"{'':<17}{about}", "$text-muted")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(map(str, value)) or "none"
+    return "unset" if value is None or value == "" else str(value)

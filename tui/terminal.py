@@ -1,0 +1,52 @@
+"""The terminal belongs to the app: what native code writes to file descriptors 1 and 2 goes to a log file meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+LOG_BYTES = 5_000_000
+
+
+def open_log(path: Path) -> int:
+    """A descriptor that appends to `path`; a log that grew large starts anew. Where it cannot be opened, nothing is kept."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > LOG_BYTES:
+            path.unlink()
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)
+
+
+@contextmanager
+def owned_terminal(log_file: Path) -> Iterator[None]:
+    """Textual draws on a copy of descriptor 2; 1 and 2 lead to the log until the app has ended."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    log = open_log(log_file)
+    screen, output = os.dup(2), os.dup(1)
+    os.dup2(log, 2)
+    os.dup2(log, 1)
+    drawn: TextIO = os.fdopen(screen, "w", encoding="utf-8", errors="replace", closefd=False)
+    before, sys.__stderr__ = sys.__stderr__, drawn  # type: ignore[misc]
+    handler = logging.StreamHandler(os.fdopen(os.dup(log), "a", encoding="utf-8", errors="replace"))
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+        handler.close()
+        with suppress(OSError, ValueError):
+            drawn.flush()
+        sys.__stderr__ = before  # type: ignore[misc]
+        os.dup2(screen, 2)
+        os.dup2(output, 1)
+        for descriptor in (log, screen, output):
+            os.close(descriptor)

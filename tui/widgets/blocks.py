@@ -1,0 +1,194 @@
+"""Blocks of the transcript: a message of the user, and an agent's turn."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Static
+
+from relaylite.tui import figures, look
+from relaylite.tui.conversation import FINISHED, Round, TurnRecord
+from relaylite.tui.safe_text import safe_text
+from relaylite.tui.widgets.answer import Answer
+from relaylite.tui.widgets.prompt_parts import PromptParts
+
+MESSAGE_LINES = 12  # of a long message that are shown until it is unfolded
+MESSAGE_LIMIT = 40_000  # characters shown when it is unfolded; the chain has all of it
+
+Wish = Literal["copy", "edit", "retry", "measure", "map"]
+
+
+class Block(Vertical, can_focus=True):
+    """What can be selected in the transcript. Keys act on it; `Asked` goes to the screen for what needs the chain."""
+
+    BINDINGS = [
+        Binding("enter,space", "toggle", "Fold"),
+        Binding("c", "ask('copy')", "Copy"),
+        Binding("e", "ask('edit')", "Edit"),
+        Binding("up,k", "app.focus_previous", "Up", show=False),
+        Binding("down,j", "app.focus_next", "Down", show=False),
+    ]
+
+    class Asked(Message):
+        def __init__(self, block: Block, wish: Wish) -> None:
+            super().__init__()
+            self.block, self.wish = block, wish
+
+    def action_ask(self, wish: Wish) -> None:
+        self.post_message(self.Asked(self, wish))
+
+    async def action_toggle(self) -> None:
+        """Fold or unfold."""
+        raise NotImplementedError
+
+    @property
+    def source(self) -> str:
+        """The text that copying gives."""
+        raise NotImplementedError
+
+
+class MessageBlock(Block):
+    """What the user wrote; a long message is folded."""
+
+    def __init__(self, round: Round) -> None:
+        super().__init__(classes="message")
+        self.round = round
+        self.is_folded = True
+
+    @property
+    def source(self) -> str:
+        return self.round.task
+
+    def compose(self) -> ComposeResult:
+        yield Static(Content.assemble(("▪ ", "$primary"), ("you", "bold $primary")), classes="head")
+        yield Static(self._content(), classes="body")
+
+    def _content(self) -> Content:
+        text = self.round.task
+        if not self.is_folded:
+            more = len(text) - MESSAGE_LIMIT
+            note = f"\n… {figures.count(more)} more characters" if more > 0 else ""
+            return Content.assemble(safe_text(text[:MESSAGE_LIMIT]), (note, "$text-muted"))
+        lines = text[: MESSAGE_LINES * 200].splitlines()[:MESSAGE_LINES]
+        shown = "\n".join(lines)
+        more = len(text) - len(shown)
+        note = f"\n▶ {figures.count(more)} more characters; Enter unfolds" if more > 1 else ""
+        return Content.assemble(safe_text(shown), (note, "$text-muted"))
+
+    async def action_toggle(self) -> None:
+        self.is_folded = not self.is_folded
+        self.query_one(".body", Static).update(self._content())
+
+
+class TurnHead(Static):
+    """Title line of a turn; a click folds the turn."""
+
+
+class TurnBlock(Block):
+    """An agent's turn: title, the prompt's parts on request, and the answer."""
+
+    BINDINGS = [
+        Binding("p", "toggle_parts", "Prompt"),
+        Binding("r", "ask('retry')", "Retry"),
+        Binding("m", "ask('measure')", "Measure"),
+        Binding("v", "ask('map')", "Map"),
+    ]
+
+    def __init__(self, record: TurnRecord, color: str, colors: dict[str, str]) -> None:
+        super().__init__(classes="turn")
+        self.record, self._color, self._colors = record, color, colors
+        self.is_folded = False
+
+    @property
+    def source(self) -> str:
+        return self.record.text
+
+    def compose(self) -> ComposeResult:
+        yield TurnHead(self._title(), classes="head")
+        yield Answer(self.record.text)
+
+    def on_mount(self) -> None:
+        self.styles.border_left = ("outer" if self.app.no_color else "wide", self._css_color())
+
+    def _css_color(self) -> str:
+        name = self._color.removeprefix("$")
+        return self.app.theme_variables.get(name, self._color if self._color.startswith("#") else "#888888")
+
+    @property
+    def answer(self) -> Answer | None:
+        return next(iter(self.query(Answer)), None)
+
+    @property
+    def shows_parts(self) -> bool:
+        return bool(self.query(PromptParts))
+
+    def refresh_title(self) -> None:
+        self.query_one(TurnHead).update(self._title())
+
+    async def write(self, text: str) -> None:
+        """Show text that came; `record.text` has it already."""
+        answer = self.answer
+        if answer is not None:
+            await answer.write(text)
+
+    async def settle(self) -> None:
+        """Show the record as it is now, finished or edited."""
+        answer = self.answer
+        if answer is not None:
+            await answer.settle(self.record.text)
+        self.refresh_title()
+
+    async def action_toggle(self) -> None:
+        self.is_folded = not self.is_folded
+        answer = self.answer
+        if self.is_folded and answer is not None:
+            await answer.end_stream()
+            await answer.remove()
+        elif not self.is_folded and answer is None:
+            await self.mount(Answer(self.record.text))
+        self.refresh_title()
+
+    async def action_toggle_parts(self) -> None:
+        if self.shows_parts:
+            await self.query(PromptParts).remove()
+        else:
+            await self.mount(PromptParts(self.record, self._colors), after=self.query_one(TurnHead))
+        self.refresh_title()
+
+    async def on_click(self, event: events.Click) -> None:
+        if isinstance(event.widget, TurnHead):
+            await self.action_toggle()
+
+    def _title(self) -> Content:
+        record = self.record
+        state = record.state
+        fold = "▶" if self.is_folded else "▼"
+        facts = " · ".join(self._facts())
+        return Content.assemble(
+            (f"{fold} ", "$text-muted"),
+            (record.agent, f"bold {self._color}"),
+            (" (edited)" if record.was_edited else "", "$warning"),
+            (f" {look.STATE_SIGNS[state]}" + (f" {state}" if state != "done" else ""), look.STATE_COLORS[state]),
+            (f"  {facts}" if facts else "", "$text-muted"),
+        )
+
+    def _facts(self) -> list[str]:
+        record, metrics = self.record, self.record.metrics
+        if metrics is None:
+            return []
+        facts = [f"TTFT {figures.milliseconds(metrics.ttft_ms)}"]
+        full = record.full_prefill
+        if full is not None and metrics.ttft_ms > 0 and record.saved_ms:
+            facts.append(f"{full[0] / metrics.ttft_ms:.1f}× {'measured' if full[1] else 'est.'}")
+        facts.append(f"{figures.percent(metrics.prompt_reuse)} reused")
+        if record.state in FINISHED:
+            facts.append(f"{figures.count(record.n_tokens)} tokens")
+            if record.finish_reason == "length":
+                facts.append("cut at the limit")
+        return facts

@@ -1,0 +1,104 @@
+"""The input: several lines, history, whole pastes. Enter sends; Ctrl+J, Shift+Enter or Alt+Enter makes a new line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual import _ansi_sequences, events
+from textual.binding import Binding
+from textual.message import Message
+from textual.widgets import TextArea
+
+from relaylite.tui.files import History
+from relaylite.tui.safe_text import safe_text
+
+NEW_LINE_KEYS = ("ctrl+j", "shift+enter", "alt+enter", "shift+\r")  # the last: xterm's modifyOtherKeys
+
+
+class _AltEnter:
+    value = "alt+enter"
+
+
+def teach_alt_enter() -> None:
+    """Terminals without the kitty protocol send ESC CR for Alt+Enter, which Textual 8 takes for Enter."""
+    sequences: Any = _ansi_sequences.ANSI_SEQUENCES_KEYS
+    sequences["\x1b\r"] = sequences["\x1b\n"] = (_AltEnter,)
+
+
+class PromptInput(TextArea):
+    """Posts `Sent`. A message that could not be sent is put back with `give_back`."""
+
+    BINDINGS = [
+        Binding("enter", "send", "Send", show=False, priority=False),
+        Binding(",".join(NEW_LINE_KEYS[:3]), "new_line", "New line", show=False),
+    ]
+
+    class Sent(Message):
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    def __init__(self, history: History, **kwargs: Any) -> None:
+        super().__init__(soft_wrap=True, show_line_numbers=False, highlight_cursor_line=False, tab_behavior="focus", **kwargs)
+        self._history = history
+        self._place: int | None = None  # in the history; None is the draft
+        self._draft = ""
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key == "enter":
+            event.stop()
+            event.prevent_default()
+            self.action_send()
+        elif event.key in NEW_LINE_KEYS:
+            event.stop()
+            event.prevent_default()
+            self.action_new_line()
+        else:
+            await super()._on_key(event)
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.prevent_default()
+        event.stop()
+        self.insert(safe_text(event.text))
+        self.scroll_cursor_visible()
+
+    def action_send(self) -> None:
+        if self.text.strip():
+            self.post_message(self.Sent(self.text))
+
+    def action_new_line(self) -> None:
+        self.insert("\n")
+
+    def taken(self) -> None:
+        """The message is on its way: remember it and empty the input."""
+        self._history.add(self.text)
+        self._place = None
+        self.clear()
+
+    def give_back(self, text: str) -> None:
+        """Put a message back for another try, unless something else was typed meanwhile."""
+        if not self.text.strip():
+            self.load_text(text)
+            self.move_cursor(self.document.end)
+
+    def action_cursor_up(self, select: bool = False) -> None:
+        if select or self.cursor_location[0] > 0 or not self._recall(-1):
+            super().action_cursor_up(select)
+
+    def action_cursor_down(self, select: bool = False) -> None:
+        if select or self.cursor_location[0] < self.document.line_count - 1 or not self._recall(1):
+            super().action_cursor_down(select)
+
+    def _recall(self, step: int) -> bool:
+        """Show the message before (-1) or after (1) in the history; whether there was one."""
+        entries = self._history.entries
+        place = len(entries) if self._place is None else self._place
+        target = place + step
+        if not 0 <= target <= len(entries) or target == place:
+            return False
+        if self._place is None:
+            self._draft = self.text
+        self._place = None if target == len(entries) else target
+        self.load_text(self._draft if self._place is None else entries[target])
+        self.move_cursor(self.document.end)
+        return True

@@ -1,0 +1,72 @@
+"""What an agent was given to read, part by part, marked by where each part came from and what became of it."""
+
+from __future__ import annotations
+
+import numpy as np
+from textual.content import Content
+from textual.widgets import Static
+
+from relaylite.events import PromptPart
+from relaylite.metrics import CellMap
+from relaylite.tui import figures
+from relaylite.tui.conversation import TurnRecord
+from relaylite.tui.safe_text import safe_text
+
+PART_LIMIT = 4000  # characters shown of one part
+
+
+def origin_of(part: PromptPart) -> str:
+    """Where a part's text came from, in words."""
+    names = {"template": "chat template", "system": "instructions", "user": "your message", "glue": "between answers"}
+    if part.kind == "answer":
+        return f"from {part.source}"
+    if part.kind == "file":
+        return f"file {part.source}"
+    return names[part.kind]
+
+
+def fate_of(cells: CellMap | None, start: int, n: int) -> str:
+    """What became of positions `[start, start + n)`, in words; "" where it is not known."""
+    if cells is None or n == 0 or start + n > cells.cells.shape[1]:
+        return ""
+    columns = cells.cells[:, start : start + n]
+    share = [float(np.mean(columns == kind)) for kind in range(4)]
+    if share[CellMap.PREFIX] == 1:
+        return "taken over exactly"
+    if share[CellMap.NEW] == 1:
+        return "computed"
+    taken = share[CellMap.PREFIX] + share[CellMap.REUSED]
+    return f"{figures.percent(taken)} of its cells taken over"
+
+
+class PromptParts(Static):
+    """A listing of the parts; template text is one quiet line each."""
+
+    def __init__(self, record: TurnRecord, colors: dict[str, str]) -> None:
+        super().__init__(classes="parts")
+        self._record, self._colors = record, colors
+
+    def on_mount(self) -> None:
+        self.update(self._content())
+
+    def _content(self) -> Content:
+        lines: list[Content] = []
+        position = 0
+        for part in self._record.parts:
+            n = len(part.tokens)
+            lines.append(self._part(part, fate_of(self._record.cells, position, n)))
+            position += n
+        return Content("\n").join(lines) if lines else Content.styled("The prompt's parts are not known.", "$text-muted")
+
+    def _part(self, part: PromptPart, fate: str) -> Content:
+        color = self._colors.get(part.source, "$text-muted") if part.kind == "answer" else "$text-muted"
+        sign = "▌" if part.kind == "answer" else "│"
+        facts = f"{figures.count(len(part.tokens))} tokens" + (f", {fate}" if fate else "")
+        head = Content.assemble((f"{sign} ", color), (origin_of(part), f"bold {color}"), (f" · {facts}", "$text-muted"))
+        if part.kind in ("template", "glue"):
+            return head
+        text = part.text if len(part.text) <= PART_LIMIT else part.text[:PART_LIMIT] + f" … {figures.count(len(part.text) - PART_LIMIT)} more characters"
+        body = [Content.assemble((f"{sign} ", color), safe_text(line)) for line in text.strip().splitlines()]
+        return Content("\n").join([head, *body])
+
+

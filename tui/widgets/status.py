@@ -1,0 +1,93 @@
+"""Two single lines: the top bar (model, context, saved) and the status line (what happens now, or what the last turn cost)."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.widgets import Static
+
+from relaylite.seam import ModelInfo
+from relaylite.tui import figures, look
+from relaylite.tui.backend import Progress
+from relaylite.tui.conversation import Conversation, TurnRecord
+from relaylite.tui.safe_text import one_line
+
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+class TopBar(Static):
+    """Name, model, context filled, time saved."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        super().__init__(id="top")
+        self._conversation = conversation
+        self._model = ""
+        self._note = ""
+
+    def show_model(self, info: ModelInfo) -> None:
+        self._model, self._note = one_line(info.name, 48), info.quantization
+        self.redraw()
+
+    def show_opening(self, model: str, progress: Progress | None) -> None:
+        share = f" {figures.percent(progress.fraction)}" if progress is not None and progress.fraction is not None else ""
+        self._model, self._note = one_line(model, 48), f"{progress.stage if progress else 'opening'}…{share}"
+        self.redraw()
+
+    def show_failed(self, model: str) -> None:
+        self._model, self._note = one_line(model, 48), "not opened; F7 chooses another"
+        self.redraw()
+
+    def on_resize(self) -> None:
+        self.redraw()
+
+    def redraw(self) -> None:
+        left = Content.assemble((" relaylite ", "bold $primary"), (self._model, "$foreground"), (f" {self._note}", "$text-muted"))
+        right = Content.assemble((self._filled(), "$text-muted"), (self._saved(), "$success"), " ")
+        space = self.size.width - left.cell_length - right.cell_length
+        self.update(left if space < 1 else Content.assemble(left, " " * space, right))
+
+    def _filled(self) -> str:
+        last = self._conversation.last
+        metrics = last.metrics if last is not None else None
+        if metrics is None or not metrics.context_size:
+            return ""
+        return f"context {figures.count(metrics.context_used)}/{figures.count(metrics.context_size)}"
+
+    def _saved(self) -> str:
+        saved, n_turns, is_measured = self._conversation.saved()
+        return f"  saved {'' if is_measured else '≈ '}{figures.milliseconds(saved)}" if n_turns and saved > 0 else ""
+
+
+class StatusLine(Static):
+    """The running turn with a spinner and seconds; else the last turn in one line."""
+
+    def __init__(self) -> None:
+        super().__init__(id="status")
+        self._tick = 0
+
+    def show_running(self, record: TurnRecord | None, seconds: float) -> None:
+        self._tick += 1
+        sign = SPINNER[self._tick % len(SPINNER)]
+        what = f"{record.agent} {record.state}" if record is not None else "starting"
+        color = look.STATE_COLORS[record.state] if record is not None else "$secondary"
+        written = f" · {figures.count(record.n_tokens)} tokens" if record is not None and record.n_tokens else ""
+        self.update(Content.assemble((f" {sign} ", color), (what, color), (f" {seconds:.1f} s{written} · Esc stops", "$text-muted")))
+
+    def show_text(self, text: str, style: str = "$text-muted") -> None:
+        self.update(Content.styled(f" {text}", style))
+
+    def show_turn(self, record: TurnRecord | None) -> None:
+        metrics = record.metrics if record is not None else None
+        if record is None or metrics is None:
+            self.update(Content(""))
+            return
+        full = record.full_prefill
+        against = f" (full {'' if full[1] else '≈ '}{figures.milliseconds(full[0])})" if full is not None and record.saved_ms else ""
+        self.update(
+            Content.assemble(
+                (f" {look.STATE_SIGNS[record.state]} ", look.STATE_COLORS[record.state]),
+                (record.agent, "bold"),
+                (f" TTFT {figures.milliseconds(metrics.ttft_ms)}{against}", "$foreground"),
+                (f" · {figures.percent(metrics.prompt_reuse)} reused", "$text-muted"),
+                (f" · {metrics.decode_tokens_per_s:.0f} tokens/s" if metrics.decode_tokens_per_s else "", "$text-muted"),
+            )
+        )

@@ -1,0 +1,142 @@
+"""The transcript: blocks in order, following the end until the user scrolls away. Only the latest blocks are mounted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import Static
+
+from relaylite.tui.conversation import Conversation, Round, TurnRecord
+from relaylite.tui.widgets.blocks import Block, MessageBlock, TurnBlock
+
+MOUNTED_LIMIT = 40  # appending got five times dearer from 1 to 60 mounted answers
+MORE_STEP = 20
+
+WELCOME = """\
+Type a message below; the agents answer it in turn.
+
+Each agent reads the message and what the agents before it wrote. What an agent wrote is not computed again for the next one: \
+its rows are taken over, moved, and repaired where the new prompt changes them.
+
+F1 shows all keys, Ctrl+P all commands."""
+
+
+class Earlier(Static, can_focus=True):
+    """Stands for blocks that are not mounted."""
+
+    BINDINGS = [("enter,space", "more", "Show earlier")]
+
+    class Asked(Message):
+        pass
+
+    def action_more(self) -> None:
+        self.post_message(self.Asked())
+
+    def on_click(self) -> None:
+        self.action_more()
+
+
+class Transcript(VerticalScroll, can_focus=False):
+    """Shows a conversation; `look_of` gives an agent's colour."""
+
+    def __init__(self, conversation: Conversation, color_of: Callable[[str, int], str]) -> None:
+        super().__init__(id="transcript")
+        self._conversation, self._color_of = conversation, color_of
+        self._items: list[Round | TurnRecord] = []
+        self._first = 0  # place in _items of the first mounted block
+
+    async def on_mount(self) -> None:
+        self.anchor()
+        await self.mount(Static(Content(WELCOME), id="welcome"))
+
+    @property
+    def blocks(self) -> list[Block]:
+        return list(self.query(Block))
+
+    def block_of(self, item: Round | TurnRecord) -> Block | None:
+        return next((block for block in self.blocks if _item_of(block) is item), None)
+
+    async def show_all(self) -> None:
+        """Show the conversation anew, from its end."""
+        self._items = [item for each in self._conversation.rounds for item in (each, *each.turns)]
+        self._first = max(0, len(self._items) - MOUNTED_LIMIT)
+        await self.remove_children()
+        widgets: list[Widget] = [self._make(item) for item in self._items[self._first :]]
+        await self.mount_all(widgets or [Static(Content(WELCOME), id="welcome")])
+        await self._update_earlier()
+        self.anchor()
+
+    async def add(self, item: Round | TurnRecord) -> Block:
+        """Append a block; the oldest mounted one makes room."""
+        await self.query("#welcome").remove()
+        self._items.append(item)
+        block = self._make(item)
+        await self.mount(block)
+        blocks = self.blocks
+        if len(blocks) > MOUNTED_LIMIT + MORE_STEP:  # some at a time, so that it happens seldom
+            surplus = len(blocks) - MOUNTED_LIMIT
+            self._first += surplus
+            await self.remove_children(blocks[:surplus])
+            await self._update_earlier()
+        return block
+
+    async def drop(self, gone: list[Round | TurnRecord]) -> None:
+        for item in gone:
+            block = self.block_of(item)
+            if block is not None:
+                await block.remove()
+        self._items = [item for item in self._items if item not in gone]
+        if not self._items:
+            await self.show_all()
+
+    async def show_earlier(self, upto: int | None = None) -> None:
+        """Mount the blocks before the first mounted one; all from place `upto` on, if given."""
+        first = max(0, self._first - MORE_STEP) if upto is None else upto
+        if first >= self._first:
+            return
+        self.release_anchor()
+        new = [self._make(item) for item in self._items[first : self._first]]
+        before = self.blocks[0] if self.blocks else None
+        self._first = first
+        await self.mount_all(new, before=before)
+        await self._update_earlier()
+
+    async def reveal(self, item: Round | TurnRecord, line: int = 0) -> Block | None:
+        """Scroll to a block, mounting it if need be, and to a line of its text; the block is focused."""
+        if item not in self._items:
+            return None
+        await self.show_earlier(self._items.index(item))
+        block = self.block_of(item)
+        if block is None:
+            return None
+        self.release_anchor()
+        block.focus(scroll_visible=False)
+        target: Widget = block
+        if isinstance(block, TurnBlock):
+            if block.is_folded:
+                await block.action_toggle()
+            target = (block.answer.block_at(line) if block.answer else None) or block
+        self.call_after_refresh(self.scroll_to_widget, target, animate=False, center=target is not block, top=target is block)
+        return block
+
+    async def on_earlier_asked(self) -> None:
+        await self.show_earlier()
+
+    async def _update_earlier(self) -> None:
+        await self.query(Earlier).remove()
+        if self._first:
+            await self.mount(Earlier(Content(f"▲ {self._first} earlier blocks; Enter shows more")), before=0)
+
+    def _make(self, item: Round | TurnRecord) -> Block:
+        if isinstance(item, Round):
+            return MessageBlock(item)
+        colors = {turn.agent: self._color_of(turn.agent, turn.index) for turn in self._conversation.turns()}
+        return TurnBlock(item, self._color_of(item.agent, item.index), colors)
+
+
+def _item_of(block: Block) -> Round | TurnRecord | None:
+    return block.round if isinstance(block, MessageBlock) else block.record if isinstance(block, TurnBlock) else None
