@@ -89,7 +89,6 @@ class FakeEngine:
         self.samplings: list[Sampling] = []
         self.is_closed = False
         self._template_source = template
-        self._given: list[int] = []
         self._answers: deque[str] = deque()
         self._failures: dict[str, tuple[BaseException, int]] = {}
         self._cancelled = threading.Event()
@@ -142,12 +141,11 @@ class FakeEngine:
     def generate(self, sampling: Sampling) -> Generator[Delta, None, None]:
         self._check_open()
         self.samplings.append(sampling)
-        self.finish_reason, self.answer_tokens, self._given = FINISH_CANCELLED, (), []
+        self.finish_reason, self.answer_tokens = FINISH_CANCELLED, ()
         self.in_generate.set()
         try:
             yield from self._generate(sampling)
         finally:
-            self.answer_tokens = tuple(self._given)
             self.in_generate.clear()
 
     def harvest(self, origin: str) -> Rows:
@@ -278,13 +276,13 @@ class FakeEngine:
             self._wait(self.token_gate, self.token_delay)
             self._raise_scripted("generate", n)
             text += decoder.decode(bytes([token]), final=False)
-            self._given.append(token)
+            self.answer_tokens += (token,)
             cut = min((at for stop in sampling.stop if (at := text.find(stop)) >= 0), default=-1)
             given = text[: cut if cut >= 0 else len(text) - _held_back(text, sampling.stop)]
             yield Delta(given[n_out:], token, (time.perf_counter() - started) * 1000)
             n_out = max(n_out, len(given))
             if cut >= 0:
-                self._given = self.tokenizer.tokenize(text[:cut], parse_special=False)
+                self.answer_tokens = tuple(self.tokenizer.tokenize(text[:cut], parse_special=False))
                 break
         else:
             if len(script) >= limit:

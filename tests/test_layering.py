@@ -44,7 +44,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "devices": set(),
     "llama": VALUES,
     "native": VALUES | {"llama"},
-    "devices": {"errors", "llama", "native"},
     "rectify": VALUES | {"native", "profile", "seam"},
     "selfcheck": VALUES | {"llama", "native", "seam"},
     "engine": VALUES | {"fingerprint", "llama", "native", "profile", "rectify", "seam", "selfcheck", "template", "textstream"},
