@@ -17,6 +17,7 @@ from relaylite.store.gather import gather
 from relaylite.store.radix import Node
 from relaylite.store.stats import StoreStats
 from relaylite.store.tiers import Lost, Tiers
+from relaylite.store.worth import Foresight
 
 DISK_BYTES = 4 * 2**30
 
@@ -36,6 +37,7 @@ class Store:
         folder: Path | None = None,
         disk_bytes: int = DISK_BYTES,
         codec: Codec = PLAIN,
+        foresight: Foresight | None = None,
     ) -> None:
         """Raises UsageError if `codec` cannot hold such rows."""
         try:
@@ -47,7 +49,7 @@ class Store:
         self.layout = layout
         self.token_seconds = 0.0  # what computing one prompt token takes here; set by who measures it
         rows_on_disk = RowFolder(folder, disk_bytes) if folder is not None and disk_bytes > 0 else None
-        self._tiers = Tiers(layout, budget_bytes, rows_on_disk, codec)
+        self._tiers = Tiers(layout, budget_bytes, rows_on_disk, codec, foresight or Foresight())
         self._lock = threading.RLock()
         self._asked: set[Node] = set()  # nodes that matched since the last put
         self._hits = self._hit_tokens = 0

@@ -31,12 +31,12 @@ class Lost(Exception):
 class Tiers:
     """Moves rows of `holdings` between memory and `folder`, within both budgets."""
 
-    def __init__(self, layout: RowLayout, budget_bytes: int, folder: RowFolder | None, codec: Codec) -> None:
+    def __init__(self, layout: RowLayout, budget_bytes: int, folder: RowFolder | None, codec: Codec, foresight: Foresight) -> None:
         self.layout = layout
         self.budget_bytes = budget_bytes
         self.folder = folder
         self.holdings = Holdings()
-        self.foresight = Foresight()
+        self.foresight = foresight
         self._codec = codec
         self._files: dict[str, RowFile] = {}
         self._unusable: set[str] = set()

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 FORGETTING = 0.7  # weight of a turn against the same agent's next one
-HORIZON = 0.8  # weight of the next turn against the one before it
-PRIOR_HITS, PRIOR_TURNS = 0.3, 1.0  # what is believed of rows that were never asked for
+HORIZON = 0.6  # weight of the next turn against the one before it
+PRIOR_TURNS = 1.0  # turns that the belief about new rows weighs as much as
+PRIOR_OWN, PRIOR_OTHER = 0.6, 0.1  # the share of turns of the agent that wrote them, and of any other, that ask for new rows
 PRIOR_FOLLOWS = 0.2  # turns in which any agent is believed to have followed any other
 
 
@@ -21,11 +22,12 @@ PRIOR_FOLLOWS = 0.2  # turns in which any agent is believed to have followed any
 class Uses:
     """How often each agent's turns asked for certain rows, forgetting slowly. Turns are counted per agent by `Foresight`."""
 
+    owner: str = ""
     since: dict[str, int] = field(default_factory=dict)  # agent → its turns when the rows came
     hits: dict[str, tuple[float, int]] = field(default_factory=dict)  # agent → weight of its hits, as of which of its turns
 
     def copy(self) -> Uses:
-        return Uses(dict(self.since), dict(self.hits))
+        return Uses(self.owner, dict(self.since), dict(self.hits))
 
 
 class Foresight:
@@ -44,8 +46,8 @@ class Foresight:
         self.last = agent
 
     def new_uses(self) -> Uses:
-        """Of rows that come now."""
-        return Uses(since=dict(self.turns))
+        """Of rows that the last turn left."""
+        return Uses(self.last or "", dict(self.turns))
 
     def note_hit(self, uses: Uses) -> None:
         """The last turn asked for rows with these `uses`."""
@@ -76,4 +78,5 @@ class Foresight:
         n = now - uses.since.get(agent, 0)
         seen = (1 - FORGETTING**n) / (1 - FORGETTING)
         weight, then = uses.hits.get(agent, (0.0, now))
-        return (weight * FORGETTING ** (now - then) + PRIOR_HITS) / (seen + PRIOR_TURNS)
+        prior = PRIOR_OWN if agent == uses.owner else PRIOR_OTHER
+        return (weight * FORGETTING ** (now - then) + prior * PRIOR_TURNS) / (seen + PRIOR_TURNS)
