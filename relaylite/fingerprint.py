@@ -1,0 +1,50 @@
+"""What names a model's weights: a hash of the file's content, remembered by path, size and time of change."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from relaylite import paths
+
+
+def of_file(path: Path) -> str:
+    """Hex digest of the content of `path`. Reads the whole file once; later calls find the digest in the cache folder."""
+    stat = path.stat()
+    key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
+    known = _read_known()
+    if key not in known:
+        with path.open("rb") as file:
+            known[key] = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        _write_known(known)
+    return known[key]
+
+
+def combined(*parts: object) -> str:
+    """Hex digest of values that must all be equal for rows to be interchangeable."""
+    return hashlib.blake2b("|".join(map(str, parts)).encode(), digest_size=16).hexdigest()
+
+
+def _read_known() -> dict[str, str]:
+    try:
+        known = json.loads(_known_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _write_known(known: dict[str, str]) -> None:
+    file = _known_file()
+    temporary = file.with_name(f"{file.name}.{os.getpid()}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps(known), encoding="utf-8")
+        temporary.replace(file)
+    except OSError:
+        temporary.unlink(missing_ok=True)  # a read-only cache folder costs a hash per start, nothing else
+
+
+def _known_file() -> Path:
+    return paths.cache_folder() / "fingerprints.json"

@@ -1,0 +1,305 @@
+"""The only door to llama_cpp: model file, vocabulary, context and samplers, as plain Python objects.
+
+Importing it costs 0.2 s; only the engine does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import llama_cpp as lc
+import numpy as np
+import numpy.typing as npt
+
+from relaylite.errors import ModelError
+from relaylite.rows import Tokens
+from relaylite.sampling import Sampling
+
+log = logging.getLogger("relaylite.llama")
+
+KV_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "bf16": 30}
+_LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
+_last_lines: deque[str] = deque(maxlen=20)
+_level = logging.DEBUG
+
+
+@lc.llama_log_callback
+def _on_log(level: int, text: bytes, _: Any) -> None:
+    """Native logs go to Python's logging; the CLI and the terminal UI decide where they land."""
+    global _level
+    line = text.decode("utf-8", "replace").rstrip("\n")
+    _level = _LEVELS.get(level, _level)  # 5 continues the line before
+    if line.strip(". "):
+        log.log(_level, "%s", line)
+        if _level >= logging.WARNING:
+            _last_lines.append(line)
+
+
+def start() -> None:
+    """Route native logs and initialise the backends; may be called again."""
+    lc.llama_log_set(_on_log, ctypes.c_void_p(0))
+    lc.llama_backend_init()
+
+
+def last_error() -> str:
+    """The last warning or error that llama.cpp logged, shortened to one line."""
+    return _last_lines[-1].strip()[:200] if _last_lines else "no reason given"
+
+
+_GUARD = "\x01"
+
+
+class Model:
+    """The weights and metadata of one GGUF file."""
+
+    def __init__(
+        self, path: Path, *, n_gpu_layers: int, use_extra_buffers: bool, on_progress: Callable[[float], bool] | None = None
+    ) -> None:
+        params = lc.llama_model_default_params()
+        params.n_gpu_layers = n_gpu_layers
+        params.use_extra_bufts = use_extra_buffers
+        if on_progress is not None:
+            self._progress = lc.llama_progress_callback(lambda done, _: on_progress(done))
+            params.progress_callback = self._progress
+        _last_lines.clear()
+        self.pointer = lc.llama_model_load_from_file(str(path).encode(), params)
+        if not self.pointer:
+            raise ModelError(f"llama.cpp cannot load {path}: {last_error()}")
+        self.path = path
+        self.vocab = Vocab(lc.llama_model_get_vocab(self.pointer), is_spaced=self.meta("tokenizer.ggml.model") == "llama")
+
+    def meta(self, key: str) -> str | None:
+        size = 1 << 10
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            n = lc.llama_model_meta_val_str(self.pointer, key.encode(), buffer, size)
+            if n < 0:
+                return None
+            if n < size:
+                return buffer.value.decode("utf-8", "replace")
+            size = n + 1
+
+    @property
+    def chat_template(self) -> str | None:
+        text = lc.llama_model_chat_template(self.pointer, None)
+        return text.decode("utf-8", "replace") if text else None
+
+    @property
+    def description(self) -> str:
+        buffer = ctypes.create_string_buffer(256)
+        lc.llama_model_desc(self.pointer, buffer, 256)
+        return buffer.value.decode("utf-8", "replace")
+
+    n_layer = property(lambda self: int(lc.llama_model_n_layer(self.pointer)))
+    n_embd = property(lambda self: int(lc.llama_model_n_embd(self.pointer)))
+    n_head = property(lambda self: int(lc.llama_model_n_head(self.pointer)))
+    n_head_kv = property(lambda self: int(lc.llama_model_n_head_kv(self.pointer)))
+    n_ctx_train = property(lambda self: int(lc.llama_model_n_ctx_train(self.pointer)))
+    n_params = property(lambda self: int(lc.llama_model_n_params(self.pointer)))
+    n_bytes = property(lambda self: int(lc.llama_model_size(self.pointer)))
+    has_encoder = property(lambda self: bool(lc.llama_model_has_encoder(self.pointer)))
+
+    def close(self) -> None:
+        if self.pointer:
+            lc.llama_model_free(self.pointer)
+            self.pointer = None
+
+
+class Vocab:
+    """Token ids and their bytes. Fulfils `prompt.Tokenizer`."""
+
+    def __init__(self, pointer: Any, *, is_spaced: bool) -> None:
+        self._pointer = pointer
+        self.n_tokens = int(lc.llama_vocab_n_tokens(pointer))
+        bos = int(lc.llama_vocab_bos(pointer))
+        self.bos = bos if bos >= 0 and lc.llama_vocab_get_add_bos(pointer) else None
+        self._special_bos, self._special_eos = bos, int(lc.llama_vocab_eos(pointer))
+        self._pieces: dict[int, bytes] = {}
+        # A SentencePiece vocabulary puts a space before a text; a control character, which merges with nothing, takes that place and is cut off again.
+        self._guard = self._raw(_GUARD, False) if is_spaced else []
+
+    @property
+    def bos_text(self) -> str:
+        return self._text_of(self._special_bos)
+
+    @property
+    def eos_text(self) -> str:
+        return self._text_of(self._special_eos)
+
+    def _text_of(self, token: int) -> str:
+        return lc.llama_vocab_get_text(self._pointer, token).decode("utf-8", "replace") if token >= 0 else ""
+
+    def _raw(self, text: str, parse_special: bool) -> list[int]:
+        data = text.encode("utf-8")
+        size = len(data) + 8
+        buffer = (lc.llama_token * size)()
+        n = lc.llama_tokenize(self._pointer, data, len(data), buffer, size, False, parse_special)
+        if n < 0:
+            buffer = (lc.llama_token * -n)()
+            n = lc.llama_tokenize(self._pointer, data, len(data), buffer, -n, False, parse_special)
+        return list(buffer[:n])
+
+    def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
+        """Ids of `text`, without BOS or EOS and without a space of the tokenizer's own."""
+        if not text:
+            return []
+        if not self._guard:
+            return self._raw(text, parse_special)
+        guarded = self._raw(_GUARD + text, parse_special)
+        n = len(self._guard)
+        return guarded[n:] if guarded[:n] == self._guard else self._raw(text, parse_special)
+
+    def piece(self, token: int) -> bytes:
+        """Bytes of one token; b"" for control tokens."""
+        known = self._pieces.get(token)
+        if known is None:
+            buffer = ctypes.create_string_buffer(64)
+            n = lc.llama_token_to_piece(self._pointer, token, buffer, 64, 0, False)
+            if n < 0:
+                buffer = ctypes.create_string_buffer(-n)
+                n = lc.llama_token_to_piece(self._pointer, token, buffer, -n, 0, False)
+            known = self._pieces[token] = buffer.raw[:n]
+        return known
+
+    def is_eog(self, token: int) -> bool:
+        return bool(lc.llama_vocab_is_eog(self._pointer, token))
+
+
+@dataclass(frozen=True, slots=True)
+class ContextOptions:
+    """Settings of a context; `callbacks` are addresses (function, data) of native callbacks."""
+
+    n_ctx: int
+    n_batch: int
+    n_threads: int
+    type_k: str = "f16"
+    type_v: str = "f16"
+    eval_callback: tuple[int, int] = (0, 0)
+    abort_callback: tuple[int, int] = (0, 0)
+
+
+class Context:
+    """A llama_context with one live sequence (0) and a scratch sequence (1) that the native extension uses."""
+
+    def __init__(self, model: Model, options: ContextOptions) -> None:
+        params = lc.llama_context_default_params()
+        params.n_ctx, params.n_batch, params.n_ubatch = options.n_ctx, options.n_batch, options.n_batch
+        params.n_seq_max, params.kv_unified, params.swa_full = 2, True, True
+        params.n_threads = params.n_threads_batch = options.n_threads
+        params.flash_attn_type = lc.LLAMA_FLASH_ATTN_TYPE_ENABLED
+        params.type_k, params.type_v = KV_TYPES[options.type_k], KV_TYPES[options.type_v]
+        params.no_perf = True
+        if options.eval_callback[0]:
+            params.cb_eval = ctypes.cast(options.eval_callback[0], type(params.cb_eval))
+            params.cb_eval_user_data = options.eval_callback[1]
+        if options.abort_callback[0]:
+            params.abort_callback = ctypes.cast(options.abort_callback[0], type(params.abort_callback))
+            params.abort_callback_data = options.abort_callback[1]
+        _last_lines.clear()
+        self.pointer = lc.llama_init_from_model(model.pointer, params)
+        if not self.pointer:
+            raise ModelError(f"llama.cpp cannot make a context of {options.n_ctx} tokens: {last_error()}")
+        self.memory = lc.llama_get_memory(self.pointer)
+        self.n_ctx = int(lc.llama_n_ctx(self.pointer))
+        self.n_batch = options.n_batch
+        self._n_vocab = model.vocab.n_tokens
+        self._batch = lc.llama_batch_init(self.n_batch, 0, 1)
+
+    @property
+    def address(self) -> int:
+        return int(ctypes.cast(self.pointer, ctypes.c_void_p).value or 0)
+
+    def decode(self, tokens: Sequence[int] | Tokens, position: int) -> int:
+        """Compute at most n_batch tokens at `position` and after; logits of the last. Returns llama_decode's code (0 done, 2 aborted)."""
+        batch = self._batch
+        n = len(tokens)
+        if not 0 < n <= self.n_batch:
+            raise ValueError(f"{n} tokens in a batch of {self.n_batch}")
+        batch.n_tokens = n
+        for j, token in enumerate(tokens):
+            batch.token[j] = token
+            batch.pos[j] = position + j
+            batch.n_seq_id[j] = 1
+            batch.seq_id[j][0] = 0
+            batch.logits[j] = j == n - 1
+        return int(lc.llama_decode(self.pointer, batch))
+
+    def logits(self) -> npt.NDArray[np.float32]:
+        """float32 `[n_vocab]` of the last token decoded, a copy."""
+        pointer = lc.llama_get_logits_ith(self.pointer, -1)
+        return np.ctypeslib.as_array(pointer, shape=(self._n_vocab,)).copy()
+
+    def length(self) -> int:
+        return int(lc.llama_memory_seq_pos_max(self.memory, 0)) + 1
+
+    def clear(self) -> None:
+        lc.llama_memory_clear(self.memory, False)
+
+    def truncate(self, position: int) -> bool:
+        """Drop positions from `position` on; False if this model's memory cannot (recurrent models)."""
+        return bool(lc.llama_memory_seq_rm(self.memory, 0, position, -1))
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the live sequence's state."""
+        return int(lc.llama_state_seq_get_size(self.pointer, 0))
+
+    def close(self) -> None:
+        if self.pointer:
+            lc.llama_batch_free(self._batch)
+            lc.llama_free(self.pointer)
+            self.pointer = None
+
+
+class Sampler:
+    """llama.cpp's sampler chain for one answer, in llama.cpp's usual order."""
+
+    PENALTY_LAST_N = 64
+
+    def __init__(self, sampling: Sampling, n_vocab: int) -> None:
+        self.pointer = lc.llama_sampler_chain_init(lc.llama_sampler_chain_default_params())
+        self._n_vocab = n_vocab
+        if sampling.repeat_penalty != 1.0:
+            self._add(lc.llama_sampler_init_penalties(self.PENALTY_LAST_N, sampling.repeat_penalty, 0.0, 0.0))
+        if sampling.is_greedy:
+            self._add(lc.llama_sampler_init_greedy())
+            return
+        if sampling.top_k > 0:
+            self._add(lc.llama_sampler_init_top_k(sampling.top_k))
+        self._add(lc.llama_sampler_init_top_p(sampling.top_p, 1))
+        self._add(lc.llama_sampler_init_min_p(sampling.min_p, 1))
+        self._add(lc.llama_sampler_init_temp(sampling.temperature))
+        self._add(lc.llama_sampler_init_dist(sampling.seed))
+
+    def _add(self, sampler: Any) -> None:
+        lc.llama_sampler_chain_add(self.pointer, sampler)
+
+    def accept(self, token: int) -> None:
+        lc.llama_sampler_accept(self.pointer, token)
+
+    def sample(self, context: Context) -> int:
+        """The next token from the logits of the context's last batch; accepts it."""
+        return int(lc.llama_sampler_sample(self.pointer, context.pointer, -1))
+
+    def sample_from(self, logits: npt.NDArray[np.float32]) -> int:
+        """The next token from these logits, float32 `[n_vocab]`; accepts it."""
+        data = np.zeros(self._n_vocab, np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)], align=True))
+        data["id"], data["logit"] = np.arange(self._n_vocab, dtype=np.int32), logits
+        candidates = lc.llama_token_data_array(
+            data=data.ctypes.data_as(ctypes.POINTER(lc.llama_token_data)), size=self._n_vocab, selected=-1, sorted=False
+        )
+        lc.llama_sampler_apply(self.pointer, ctypes.byref(candidates))
+        token = int(candidates.data[candidates.selected].id)
+        self.accept(token)
+        return token
+
+    def close(self) -> None:
+        if self.pointer:
+            lc.llama_sampler_free(self.pointer)
+            self.pointer = None

@@ -1,0 +1,289 @@
+"""The only door to the compiled extension. Turns its codes into exceptions and numpy arrays into pointers; decides nothing.
+
+llama_cpp is imported first: both must share one libllama in the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import llama_cpp
+import numpy as np
+import numpy.typing as npt
+
+from relaylite._native import ffi, lib
+from relaylite.errors import Cancelled, NativeError
+from relaylite.rows import Rows, Tokens
+
+F32 = npt.NDArray[np.float32]
+F16 = npt.NDArray[np.float16]
+
+LLAMA_CPP_PYTHON = "0.3.36"
+
+
+class Unsupported(NativeError):
+    """The model or context cannot do what was asked; the message names what is missing."""
+
+
+def check_build() -> None:
+    """Raise NativeError if the loaded ggml is another build than the one that the extension was compiled against."""
+    ggml_commit = llama_cpp.llama_cpp._lib.ggml_commit
+    ggml_commit.restype = ctypes.c_char_p
+    loaded, built = ggml_commit().decode(), _text(lib.relay_built_commit())
+    if loaded != built:
+        raise NativeError(
+            f"llama.cpp {loaded} is loaded, relaylite was built against {built}: run pip install llama-cpp-python=={LLAMA_CPP_PYTHON}"
+        )
+
+
+def extra_buffers_work() -> bool:
+    """Whether ggml's AMX and repacked weight layouts compute on this machine (tried out once)."""
+    return bool(lib.relay_extra_buffers_work())
+
+
+def _text(pointer: Any) -> str:
+    return bytes(ffi.string(pointer)).decode("utf-8", "replace")
+
+
+def _check(code: int) -> None:
+    if code == lib.RELAY_OK:
+        return
+    text = _text(lib.relay_error_text())
+    if code == lib.RELAY_STOPPED:
+        raise Cancelled("stopped")
+    if code == lib.RELAY_UNSUPPORTED:
+        raise Unsupported(text)
+    raise NativeError(text)
+
+
+def _pointer(array: npt.NDArray[Any] | None, ctype: str) -> Any:
+    return ffi.NULL if array is None else ffi.cast(f"{ctype} *", ffi.from_buffer(array))
+
+
+class _Handle:
+    """A native object that is freed once."""
+
+    def __init__(self, pointer: Any, free: Any) -> None:
+        if pointer == ffi.NULL:
+            raise NativeError("out of memory")
+        self._pointer, self._free = pointer, free
+
+    @property
+    def pointer(self) -> Any:
+        if self._pointer is None:
+            raise NativeError("used after close")
+        return self._pointer
+
+    @property
+    def address(self) -> int:
+        return int(ffi.cast("uintptr_t", self.pointer))
+
+    def close(self) -> None:
+        if self._pointer is not None:
+            self._free(self._pointer)
+            self._pointer = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+class Stop(_Handle):
+    """A flag that ends llama.cpp's and our computations within one graph node; set from any thread."""
+
+    def __init__(self) -> None:
+        super().__init__(lib.relay_stop_new(), lib.relay_stop_free)
+
+    callback = int(ffi.cast("uintptr_t", ffi.addressof(lib, "relay_stop_callback")))
+
+    def set(self, is_set: bool) -> None:
+        lib.relay_stop_set(self.pointer, is_set)
+
+    @property
+    def is_set(self) -> bool:
+        return bool(lib.relay_stop_get(self.pointer))
+
+
+class Capture(_Handle):
+    """Hidden states seen while llama.cpp decodes, F16 per position, under the names of graph nodes."""
+
+    def __init__(self, n_positions: int) -> None:
+        super().__init__(lib.relay_capture_new(n_positions), lib.relay_capture_free)
+        self.widths: dict[str, int] = {}
+
+    callback = int(ffi.cast("uintptr_t", ffi.addressof(lib, "relay_capture_callback")))
+
+    def watch(self, widths: dict[str, int]) -> None:
+        """Capture these nodes from now on: name → width. Forgets what was captured."""
+        names = [ffi.new("char[]", name.encode()) for name in widths]
+        _check(lib.relay_capture_watch(self.pointer, len(names), ffi.new("char *[]", names), ffi.new("int32_t[]", list(widths.values()))))
+        self.widths = dict(widths)
+
+    def seek(self, position: int) -> None:
+        """The next tokens computed stand at `position` and after; what was captured from there on is forgotten."""
+        _check(lib.relay_capture_seek(self.pointer, position))
+
+    def read(self, name: str, start: int, end: int) -> F16:
+        """float16 `[end − start, width]`, NaN where nothing was captured."""
+        out = np.empty((end - start, self.widths[name]), np.float16)
+        i = list(self.widths).index(name)
+        _check(lib.relay_capture_read(self.pointer, i, start, end, _pointer(out, "uint16_t"), out.size))
+        return out
+
+    def write(self, name: str, start: int, vectors: F16) -> None:
+        """Set the vectors of positions from `start` on, float16 `[n, width]`."""
+        values = np.ascontiguousarray(vectors, np.float16)
+        i = list(self.widths).index(name)
+        _check(lib.relay_capture_write(self.pointer, i, start, start + len(values), _pointer(values, "uint16_t"), values.size))
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """What the graph says about the cache; relay.h's relay_info."""
+
+    n_layer: int
+    n_cells: int
+    n_embd: int
+    n_attn: int
+    n_vocab: int
+    n_batch: int
+    n_window: int
+    type_k: int
+    type_v: int
+    can_rotate: bool
+    can_slice: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Cells to append: rows `[first, first + n)` of a run, K moved by `delta` positions, or (`rows` None) `n` cells to be computed."""
+
+    n: int
+    rows: Rows | None = None
+    first: int = 0
+    delta: int = 0
+
+
+@dataclass(slots=True)
+class SliceResult:
+    """What a slice gave back; None where it was not asked for. Shapes as in relay.h."""
+
+    hidden: F32 | None = None
+    v: F32 | None = None
+    attention: F32 | None = None
+    mass: F32 | None = None
+    logits: F32 | None = None
+
+
+class Cells(_Handle):
+    """The live sequence of one llama_context: its rows, and slices of the model's layers over them."""
+
+    def __init__(self, context: int, n_threads: int, stop: Stop | None) -> None:
+        out = ffi.new("relay_context **")
+        pointer = ffi.cast("struct llama_context *", context)
+        _check(lib.relay_open(pointer, n_threads, ffi.NULL if stop is None else stop.pointer, out))
+        super().__init__(out[0], lib.relay_close)
+        info = ffi.new("relay_info *")
+        _check(lib.relay_describe(self.pointer, info))
+        self.info = CacheInfo(
+            info.n_layer, info.n_cells, info.n_embd, info.n_attn, info.n_vocab, info.n_batch, info.n_window,
+            info.type_k, info.type_v, bool(info.can_rotate), bool(info.can_slice),
+        )  # fmt: skip
+        sizes = [self._row_bytes(il) for il in range(self.info.n_layer)]
+        self.k_bytes = tuple(k for k, _ in sizes)
+        self.v_bytes = tuple(v for _, v in sizes)
+
+    def _row_bytes(self, il: int) -> tuple[int, int]:
+        k, v = ffi.new("size_t *"), ffi.new("size_t *")
+        _check(lib.relay_row_bytes(self.pointer, il, k, v))
+        return k[0], v[0]
+
+    @property
+    def refusal(self) -> str:
+        """Why rows cannot be moved or layers recomputed, "" if they can."""
+        return _text(lib.relay_refusal(self.pointer))
+
+    def __len__(self) -> int:
+        n = ffi.new("int32_t *")
+        _check(lib.relay_length(self.pointer, n))
+        return int(n[0])
+
+    def truncate(self, start: int) -> None:
+        """Drop positions from `start` on."""
+        _check(lib.relay_truncate(self.pointer, start))
+
+    def append(self, placements: list[Placement]) -> None:
+        """Append cells behind the live sequence. Raises NativeError if they do not fit; nothing is appended then."""
+        segments = ffi.new("relay_segment[]", len(placements))
+        for segment, placement in zip(segments, placements, strict=True):
+            segment.n = placement.n
+            if placement.rows is not None:
+                segment.data = _pointer(placement.rows.data, "uint8_t")
+                segment.n_run, segment.first, segment.delta = len(placement.rows), placement.first, placement.delta
+        _check(lib.relay_append(self.pointer, segments, len(placements)))
+
+    def read(self, start: int, end: int) -> npt.NDArray[np.uint8]:
+        """Rows of positions `[start, end)`, layer-major as in `Rows.data`."""
+        out = np.empty(max(end - start, 0) * (sum(self.k_bytes) + sum(self.v_bytes)), np.uint8)
+        _check(lib.relay_read(self.pointer, start, end, _pointer(out, "uint8_t"), out.size))
+        return out
+
+    def rotate(self, start: int, end: int, delta: int) -> None:
+        """Move K of positions `[start, end)` by `delta` positions, in every layer."""
+        _check(lib.relay_rotate(self.pointer, start, end, delta))
+
+    def mark(self, last: int) -> None:
+        """Before llama.cpp computes up to position `last`."""
+        _check(lib.relay_mark(self.pointer, last))
+
+    def check(self, last: int) -> None:
+        """After it did: raises NativeError if cell `last` was not written."""
+        _check(lib.relay_check(self.pointer, last))
+
+    def slice(
+        self,
+        layers: tuple[int, int],
+        positions: Tokens,
+        *,
+        tokens: Tokens | None = None,
+        hidden: F32 | None = None,
+        write_end: int | None = None,
+        n_probe: int = 0,
+        want: tuple[str, ...] = (),
+    ) -> SliceResult:
+        """Run layers `[first, end)` for the tokens at `positions` (ascending); relay.h's relay_slice.
+
+        `tokens` int32 `[n]` if first is 0, else `hidden` float32 `[n, n_embd]`. K and V are written for `[first, write_end)`, by default all.
+        `want` names results: "hidden", "v", "attention", "mass" (of the last `n_probe` tokens), "logits".
+        """
+        first, end = layers
+        n, info = len(positions), self.info
+        shapes = {
+            "hidden": (n, info.n_embd), "v": (n, self._v_width(end)), "attention": (n, info.n_attn), "mass": (len(self),),
+            "logits": (info.n_vocab,),
+        }  # fmt: skip
+        out = {name: np.empty(shapes[name], np.float32) for name in want}
+        where = np.ascontiguousarray(positions, np.int32)
+        ids = None if tokens is None else np.ascontiguousarray(tokens, np.int32)
+        entering = None if hidden is None else np.ascontiguousarray(hidden, np.float32)
+        if (ids is not None and ids.shape != (n,)) or (entering is not None and entering.shape != (n, info.n_embd)):
+            raise NativeError(f"tokens or hidden states do not match {n} positions")
+        args = ffi.new("relay_slice *")
+        args.first, args.end, args.n_tokens, args.n_probe = first, end, n, n_probe
+        args.write_end = end if write_end is None else write_end
+        args.tokens, args.hidden = _pointer(ids, "int32_t"), _pointer(entering, "float")
+        args.positions = _pointer(where, "int32_t")
+        args.hidden_out, args.v_out = _pointer(out.get("hidden"), "float"), _pointer(out.get("v"), "float")
+        args.attn_out, args.mass = _pointer(out.get("attention"), "float"), _pointer(out.get("mass"), "float")
+        args.logits = _pointer(out.get("logits"), "float")
+        _check(lib.relay_slice_run(self.pointer, args))
+        return SliceResult(**out)
+
+    def _v_width(self, il: int) -> int:
+        width = {0: 4, 1: 2, 30: 2}.get(self.info.type_v)  # bytes of F32, F16, BF16
+        return self.v_bytes[il] // width if width and il < self.info.n_layer else self.info.n_attn

@@ -1,0 +1,149 @@
+"""`Profile`: how one model is repaired, per fidelity: layers and thresholds of the sweep. Values and their JSON; calibration measures them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from relaylite import paths
+from relaylite.errors import UsageError
+from relaylite.policies import FIDELITIES, Fidelity, Policy
+
+log = logging.getLogger("relaylite.profile")
+
+VERSION = 1
+Detector = Literal["attention", "value"]
+
+
+@dataclass(frozen=True, slots=True)
+class RelayParameters:
+    """Parameters of one sweep (RelayCaching, arXiv 2603.13289, section 4; docs/method.md).
+
+    `l_start`: layer at which captured hidden states are taken up, and the first that selected tokens recompute (0: from the token ids).
+    `l_det`: layer whose deviation is measured, by `detector`: "attention" compares the attention output there with the captured one
+    (needs `l_det == l_start`), "value" runs all span tokens from `l_start` and compares V. `l_end`: first layer in which selected tokens
+    are no longer computed (they write K and V there). `tau`: a token is selected if its deviation exceeds `tau` times the mean;
+    `max_share`: of the spans' tokens, the share that is selected at most.
+    """
+
+    l_start: int
+    l_det: int
+    l_end: int
+    detector: Detector = "attention"
+    tau: float = 1.5
+    max_share: float = 0.25
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.l_start <= self.l_det <= self.l_end:
+            raise UsageError(f"layers must satisfy 0 <= l_start <= l_det <= l_end, not {self.l_start}, {self.l_det}, {self.l_end}")
+        if self.detector not in ("attention", "value"):
+            raise UsageError(f"unknown detector {self.detector!r}; known: attention, value")
+        if (self.detector == "attention") != (self.l_det == self.l_start):
+            raise UsageError("the attention detector needs l_det == l_start, the value detector l_det > l_start")
+        if not 0 <= self.max_share <= 1 or self.tau < 0:
+            raise UsageError(f"max_share must be in [0, 1] and tau not negative, not {self.max_share} and {self.tau}")
+
+    @property
+    def captures(self) -> dict[str, str]:
+        """State name in `Rows.states` → graph node to watch while decoding."""
+        names = {}
+        if self.l_start > 0:
+            names[f"l_in-{self.l_start}"] = f"l_out-{self.l_start - 1}"
+        if self.detector == "attention":
+            names[f"attn-{self.l_det}"] = f"kqv_out-{self.l_det}"
+        return names
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Parameters of the three fidelities for the weights of one fingerprint. `is_measured` is False for the default of an unknown model.
+
+    `measured`: what calibration saw (similarity per layer, loss and cost per setting), for pictures; plain JSON.
+    """
+
+    fingerprint: str
+    modes: dict[Fidelity, RelayParameters]
+    is_measured: bool = False
+    measured: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def captures(self) -> dict[str, str]:
+        """What to capture while decoding, so that every fidelity can be used later."""
+        return {name: node for parameters in self.modes.values() for name, node in parameters.captures.items()}
+
+    def parameters(self, policy: Policy) -> RelayParameters | None:
+        """Parameters for this policy, None if it repairs nothing."""
+        return self.modes[policy.fidelity] if policy.rectify else None
+
+    def overridden(self, overrides: Mapping[str, Any]) -> Profile:
+        """This profile with some parameters replaced in every mode. Raises UsageError for unknown names or impossible values."""
+        known = {f.name for f in dataclasses.fields(RelayParameters)}
+        unknown = set(overrides) - known
+        if unknown:
+            raise UsageError(f"unknown relay parameter {sorted(unknown)[0]!r}; known: {', '.join(sorted(known))}")
+        if not overrides:
+            return self
+        modes = {fidelity: dataclasses.replace(parameters, **overrides) for fidelity, parameters in self.modes.items()}
+        return dataclasses.replace(self, modes=modes)
+
+    def to_json(self) -> str:
+        data = {
+            "version": VERSION,
+            "fingerprint": self.fingerprint,
+            "modes": {fidelity: dataclasses.asdict(parameters) for fidelity, parameters in self.modes.items()},
+            "measured": self.measured,
+        }
+        return json.dumps(data, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Profile:
+        """Raises UsageError in one line if `text` is no profile of this version."""
+        try:
+            data = json.loads(text)
+            if data["version"] != VERSION:
+                raise UsageError(f"a profile of version {data['version']}, this relaylite reads {VERSION}; run relaylite profile again")
+            modes = {fidelity: RelayParameters(**data["modes"][fidelity]) for fidelity in FIDELITIES}
+            return cls(str(data["fingerprint"]), modes, is_measured=True, measured=dict(data["measured"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"not a layer-range profile ({error}); run relaylite profile again") from error
+
+
+def default_profile(weights: str, n_layer: int) -> Profile:
+    """Safe for a model that was never profiled: detection early, selected tokens recomputed to the last layer."""
+    start = min(max(1, round(n_layer / 8)), n_layer - 1) if n_layer > 1 else 0
+
+    def mode(tau: float, max_share: float) -> RelayParameters:
+        return RelayParameters(start, start, n_layer, "attention", tau, max_share)
+
+    return Profile(weights, {"fast": mode(2.5, 0.10), "balanced": mode(1.5, 0.18), "careful": mode(1.0, 0.30)})
+
+
+def load_profile(weights: str, n_layer: int) -> Profile:
+    """The profile measured on this machine, else the shipped one, else the default. A damaged file is passed over with a warning."""
+    for folder in (paths.profiles_folder(), paths.shipped_models_folder() / "profiles"):
+        file = folder / f"{weights}.json"
+        try:
+            profile = Profile.from_json(file.read_text(encoding="utf-8"))
+        except OSError:
+            continue
+        except UsageError as error:
+            log.warning("%s: %s", file, error)
+            continue
+        if profile.fingerprint == weights and all(parameters.l_end <= n_layer for parameters in profile.modes.values()):
+            return profile
+        log.warning("%s belongs to another model; passed over", file)
+    return default_profile(weights, n_layer)
+
+
+def save_profile(profile: Profile) -> Path:
+    """Write `profile` where `load_profile` finds it first. Raises RelayliteError if the folder cannot be written."""
+    file = paths.ensure(paths.profiles_folder()) / f"{profile.fingerprint}.json"
+    temporary = file.with_suffix(".tmp")
+    temporary.write_text(profile.to_json(), encoding="utf-8")
+    temporary.replace(file)
+    return file

@@ -1,0 +1,200 @@
+"""The sweep over layers that fills a placed plan: new tokens in every layer, and of the spans the cells that the new prefix changes.
+
+After RelayCaching (Geng et al., arXiv 2603.13289, section 4). Which tokens are selected is decided here on plain arrays; the layers
+themselves are run by the native extension. docs/method.md says what is measured and why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from relaylite.metrics import CellMap
+from relaylite.native import F16, F32, Cells
+from relaylite.plan import Kind, Plan
+from relaylite.profile import RelayParameters
+from relaylite.rows import Tokens
+
+Mask = npt.NDArray[np.bool_]
+
+
+def choose(deviation: F32, tau: float, max_share: float) -> Mask:
+    """Tokens whose deviation exceeds `tau` times the mean; of those at most `max_share` of all, the largest ones.
+
+    `deviation` float32 `[n]`; NaN (nothing was measured) is always chosen and counts towards no mean.
+    """
+    unknown = np.isnan(deviation)
+    known = deviation[~unknown]
+    if not known.size:
+        return unknown
+    chosen = np.zeros(len(deviation), bool)
+    chosen[~unknown] = known > tau * known.mean()
+    n_most = int(max_share * known.size)
+    if np.count_nonzero(chosen) > n_most:
+        order = np.argsort(np.where(chosen, -deviation, np.inf), kind="stable")
+        chosen[:] = False
+        chosen[order[:n_most]] = True
+    return chosen | unknown
+
+
+def angle(a: F32, b: F32) -> F32:
+    """1 − cosine of the rows of two matrices `[n, width]`; NaN where either holds NaN."""
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    return 1.0 - np.einsum("ij,ij->i", a, b) / np.maximum(norms, 1e-12)
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """Tokens that a layer range runs for: `positions` ascending, and their hidden states `[n, n_embd]` entering it (None at layer 0)."""
+
+    positions: Tokens
+    hidden: F32 | None = None
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def merged(self, other: Active) -> Active:
+        """Both, in order of position; they share no position."""
+        positions = np.concatenate([self.positions, other.positions])
+        order = np.argsort(positions, kind="stable")
+        if self.hidden is None or other.hidden is None:
+            return Active(positions[order])
+        return Active(positions[order], np.concatenate([self.hidden, other.hidden])[order])
+
+    def only(self, keep: Mask) -> Active:
+        return Active(self.positions[keep], None if self.hidden is None else self.hidden[keep])
+
+
+class Sweep:
+    """One placed plan, from `select` (what is recomputed) to `fill` (the rows, and the logits of the last token).
+
+    `parameters` None recomputes nothing of the spans. `states`: captured vectors of the whole prompt, float16 `[n, width]`, NaN where
+    there are none. `new_states` afterwards: what was seen of tokens that had none, or whose rows were recomputed.
+    """
+
+    def __init__(self, cells: Cells, plan: Plan, parameters: RelayParameters | None, states: dict[str, F16]) -> None:
+        self._cells, self._plan, self._parameters, self._states = cells, plan, parameters, states
+        self._n_layer = cells.info.n_layer
+        self._active = Active(plan.positions(Kind.NEW))
+        self._layer = 0  # that `_active` enters next
+        self._rebuilt = self._active.positions  # computed from their tokens, in every layer
+        self._chosen = np.empty(0, np.int32)  # span tokens recomputed from `_from_layer` on
+        self._from_layer = 0
+        self._deviation = np.full(len(plan.tokens), np.nan, np.float32)
+        self.new_states: dict[str, tuple[Tokens, F32]] = {}
+
+    # -- stages ----------------------------------------------------------------------------------------------------------
+
+    def select(self) -> None:
+        """Run new tokens up to the layer of detection, measure the spans there, and choose whom to recompute."""
+        p = self._parameters
+        spans = self._plan.positions(Kind.SPAN)
+        if p is None or not len(spans):
+            return
+        stateless = self._without_states(spans, p)
+        self._active = self._active.merged(Active(stateless))
+        self._rebuilt = self._active.positions
+        candidates = np.setdiff1d(spans, stateless)
+        self._enter(p)
+        entering = Active(candidates, self._captured(f"l_in-{p.l_start}", candidates) if p.l_start else None)
+        deviation, entering = self._measure(p, entering)
+        self._deviation[candidates] = deviation
+        chosen = choose(deviation, p.tau, p.max_share)
+        self._chosen = candidates[chosen]
+        self._active = self._active.merged(entering.only(chosen))
+
+    def _enter(self, p: RelayParameters) -> None:
+        """Bring tokens without rows to `l_start`, where the others are taken up; their attention there is noted for later relays."""
+        name = f"attn-{p.l_det}"
+        want = (["hidden"] if p.l_start else []) + (["attention"] if p.detector == "attention" else [])
+        if not want:
+            return
+        got = self._run((0, p.l_start), self._active, write_end=p.l_start + 1 if "attention" in want else p.l_start, want=tuple(want))
+        if "attention" in got:
+            self.new_states[name] = (self._active.positions, got["attention"])
+        if p.l_start:
+            self._active = Active(self._active.positions, got["hidden"])
+            self.new_states[f"l_in-{p.l_start}"] = (self._active.positions, got["hidden"])
+        self._layer = self._from_layer = p.l_start
+
+    def _measure(self, p: RelayParameters, entering: Active) -> tuple[F32, Active]:
+        """Deviation of each candidate at `l_det`, and the candidates as they enter the next layer to run."""
+        if p.detector == "attention":
+            seen = self._run((p.l_det, p.l_det), entering, write_end=p.l_det, want=("attention",))["attention"]
+            return angle(seen, self._captured(f"attn-{p.l_det}", entering.positions)), entering
+        both = self._active.merged(entering)
+        got = self._run((p.l_start, p.l_det), both, want=("v", "hidden"))
+        is_candidate = np.isin(both.positions, entering.positions)
+        both = Active(both.positions, got["hidden"])
+        self._active, self._layer = both.only(~is_candidate), p.l_det
+        return angle(got["v"][is_candidate], self._reused_v(p.l_det, entering.positions)), both.only(is_candidate)
+
+    def fill(self) -> F32:
+        """Rows of all active tokens to the last layer. Returns the logits of the prompt's last token, float32 `[n_vocab]`."""
+        p, n = self._parameters, self._n_layer
+        if p is not None and len(self._chosen) and self._layer < p.l_end < n:
+            got = self._run((self._layer, p.l_end), self._active, write_end=p.l_end + 1, want=("hidden",))
+            is_rebuilt = np.isin(self._active.positions, self._rebuilt)
+            self._active, self._layer = Active(self._active.positions, got["hidden"]).only(is_rebuilt), p.l_end
+        return self._run((self._layer, n), self._active, want=("logits",))["logits"]
+
+    # -- what became of the cells ------------------------------------------------------------------------------------------
+
+    def cell_map(self) -> CellMap:
+        kinds = {Kind.PREFIX: CellMap.PREFIX, Kind.SPAN: CellMap.REUSED, Kind.NEW: CellMap.NEW}
+        cells = np.empty((self._n_layer, len(self._plan.tokens)), np.uint8)
+        for segment in self._plan.segments:
+            cells[:, segment.start : segment.end] = kinds[segment.kind]
+        p = self._parameters
+        spans = self._plan.positions(Kind.SPAN)
+        cells[:, np.intersect1d(spans, self._rebuilt)] = CellMap.RECOMPUTED
+        if p is not None and p.detector == "value" and len(spans):
+            cells[p.l_start : p.l_det, spans] = CellMap.RECOMPUTED
+        if p is not None and len(self._chosen):
+            cells[self._from_layer : min(p.l_end + 1, self._n_layer), self._chosen] = CellMap.RECOMPUTED
+        return CellMap(cells, self._deviation)
+
+    # -- access to rows and states -------------------------------------------------------------------------------------------
+
+    def _without_states(self, spans: Tokens, p: RelayParameters) -> Tokens:
+        """Span tokens that lack a captured state: they are recomputed from their ids."""
+        missing = np.zeros(len(spans), bool)
+        for name in p.captures:
+            missing |= np.isnan(self._states[name][spans, 0])
+        return spans[missing]
+
+    def _captured(self, name: str, positions: Tokens) -> F32:
+        return self._states[name][positions].astype(np.float32)
+
+    def _reused_v(self, layer: int, positions: Tokens) -> F32:
+        width = self._cells.info.n_v(layer)
+        out = np.full((len(self._plan.tokens), width), np.nan, np.float32)
+        for segment in self._plan.of(Kind.SPAN):
+            assert segment.match is not None
+            first = segment.match.offset
+            rows = segment.match.rows.v(layer)[first : first + len(segment)]
+            out[segment.start : segment.end] = np.ascontiguousarray(rows).view(self._cells.info.v_dtype)
+        return out[positions]
+
+    def _run(self, layers: tuple[int, int], active: Active, *, write_end: int | None = None, want: tuple[str, ...] = ()) -> dict[str, F32]:
+        """A slice over any number of tokens, in batches by position. Results stand in the order of `active`; logits are the last batch's."""
+        first, _ = layers
+        size = self._cells.info.n_batch
+        parts: dict[str, list[F32]] = {name: [] for name in want}
+        for start in range(0, len(active), size):
+            is_last = start + size >= len(active)
+            positions = active.positions[start : start + size]
+            result = self._cells.slice(
+                layers, positions, write_end=write_end,
+                tokens=self._plan.tokens[positions] if first == 0 else None,
+                hidden=None if active.hidden is None else active.hidden[start : start + size],
+                want=tuple(name for name in want if name != "logits" or is_last),
+            )  # fmt: skip
+            for name in want:
+                value = getattr(result, name)
+                if value is not None:
+                    parts[name].append(value)
+        return {name: values[-1] if name == "logits" else np.concatenate(values) for name, values in parts.items()}

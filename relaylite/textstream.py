@@ -1,0 +1,63 @@
+"""Bytes of sampled tokens → text that may be shown: whole UTF-8 characters, nothing of a stop string. Knows no model."""
+
+from __future__ import annotations
+
+import codecs
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class TextStream:
+    """Feed it the bytes of one token after the other; it holds back what may still become a stop string or a whole character.
+
+    `is_stopped`: a stop string came. `n_kept`: of the tokens fed, those whose bytes all lie before it.
+    """
+
+    stop: tuple[str, ...] = ()
+    is_stopped: bool = False
+    n_kept: int = 0
+    _held: str = ""
+    _n_given: int = 0  # characters given out or held, before `_held`
+    _decoder: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
+    _ends: list[int] = field(default_factory=list)  # characters decoded after each token
+
+    def feed(self, piece: bytes) -> str:
+        """The text that this token frees, "" if it is held back."""
+        if self.is_stopped:
+            return ""
+        self._held += self._decoder.decode(piece)
+        self._ends.append(self._n_given + len(self._held))
+        self.n_kept = len(self._ends)
+        return self._cut() or self._release(self._longest_start_of_stop())
+
+    def finish(self) -> str:
+        """What is left when the answer ends; an unfinished character is dropped."""
+        return "" if self.is_stopped else self._release(0)
+
+    def _cut(self) -> str:
+        found = [at for at in (self._held.find(stop) for stop in self.stop) if at >= 0]
+        if not found:
+            return ""
+        cut = min(found)
+        end = self._n_given + cut
+        self.is_stopped = True
+        self.n_kept = sum(1 for n in self._ends if n <= end)
+        text, self._held = self._held[:cut], ""
+        return text
+
+    def _release(self, n_held: int) -> str:
+        if self.is_stopped:
+            return ""
+        at = len(self._held) - n_held
+        text, self._held = self._held[:at], self._held[at:]
+        self._n_given += at
+        return text
+
+    def _longest_start_of_stop(self) -> int:
+        """Characters at the end of the held text with which a stop string may begin."""
+        longest = max((len(stop) for stop in self.stop), default=1) - 1
+        for n in range(min(longest, len(self._held)), 0, -1):
+            tail = self._held[-n:]
+            if any(stop.startswith(tail) for stop in self.stop):
+                return n
+        return 0
