@@ -281,6 +281,23 @@ class Engine:
             self._cells.truncate(n)
         del self._live[n:]
 
+    # -- for measuring -----------------------------------------------------------------------------------------------------
+
+    def logits(self) -> native.F32:
+        """float32 `[n_vocab]` behind the prompt, before anything was generated."""
+        return self._context.logits() if self._logits is None else self._logits
+
+    def follow(self, tokens: list[int]) -> native.F32:
+        """Append `tokens` (at most 512) to the live sequence in one batch. Returns float32 `[n, n_vocab]`, the logits behind each of them."""
+        self._check_open()
+        position = len(self._live)
+        if self._context.decode(tokens, position, all_logits=True) != 0:
+            self._forget()
+            raise NativeError(f"llama.cpp could not compute {len(tokens)} tokens at position {position}: {llama.last_error()}")
+        self._live += tokens
+        self._logits = None
+        return self._context.all_logits(len(tokens))
+
     # -- rows ------------------------------------------------------------------------------------------------------------
 
     def harvest(self, origin: str) -> Rows:

@@ -215,8 +215,8 @@ class Context:
     def address(self) -> int:
         return int(ctypes.cast(self.pointer, ctypes.c_void_p).value or 0)
 
-    def decode(self, tokens: Sequence[int] | Tokens, position: int) -> int:
-        """Compute at most n_batch tokens at `position` and after; logits of the last. Returns llama_decode's code (0 done, 2 aborted)."""
+    def decode(self, tokens: Sequence[int] | Tokens, position: int, *, all_logits: bool = False) -> int:
+        """Compute at most n_batch tokens at `position` and after; logits of the last or of all. Returns llama_decode's code (0 done, 2 aborted)."""
         batch = self._batch
         n = len(tokens)
         if not 0 < n <= self.n_batch:
@@ -227,13 +227,17 @@ class Context:
             batch.pos[j] = position + j
             batch.n_seq_id[j] = 1
             batch.seq_id[j][0] = 0
-            batch.logits[j] = j == n - 1
+            batch.logits[j] = all_logits or j == n - 1
         return int(lc.llama_decode(self.pointer, batch))
 
     def logits(self) -> npt.NDArray[np.float32]:
         """float32 `[n_vocab]` of the last token decoded, a copy."""
         pointer = lc.llama_get_logits_ith(self.pointer, -1)
         return np.ctypeslib.as_array(pointer, shape=(self._n_vocab,)).copy()
+
+    def all_logits(self, n: int) -> npt.NDArray[np.float32]:
+        """float32 `[n, n_vocab]` of the last batch of `n` tokens, decoded with `all_logits`; a copy."""
+        return np.ctypeslib.as_array(lc.llama_get_logits(self.pointer), shape=(n, self._n_vocab)).copy()
 
     def length(self) -> int:
         return int(lc.llama_memory_seq_pos_max(self.memory, 0)) + 1
