@@ -6,6 +6,7 @@ It knows the template and a tokenizer, no model and no cache of rows.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -130,15 +131,15 @@ class PromptBuilder:
             yield PromptPart("answer", part.source, part.tokens, _shown(text))
             return
         pieces = self._pieces[part.tokens]
-        start_byte, end_byte = (len(text[:at].encode("utf-8", "surrogateescape")) for at in (start, end))
-        first, last, head, tail = _tokens_within(pieces, start_byte, end_byte)
-        for rest in (head, None, tail):
-            if rest is None:
-                kept = part.tokens[first:last]
-                yield PromptPart("answer", part.source, kept, b"".join(pieces[first:last]).decode(errors="replace"))
-            else:
-                rest_text = rest.decode(errors="replace")
-                yield PromptPart("answer", part.source, self._ids[rest_text, False], rest_text)
+        head, kept, tail = _tokens_within(pieces, *(len(text[:at].encode("utf-8", "surrogateescape")) for at in (start, end)))
+        yield from self._rest_parts(part, head)
+        yield PromptPart("answer", part.source, part.tokens[kept], b"".join(pieces[kept]).decode(errors="replace"))
+        yield from self._rest_parts(part, tail)
+
+    def _rest_parts(self, part: Answer, rest: bytes) -> Iterator[PromptPart]:
+        if rest.strip():
+            text = rest.decode(errors="replace")
+            yield PromptPart("answer", part.source, self._ids[text, False], text)
 
 
 class _Memory(Generic[Key, Value]):
@@ -182,18 +183,20 @@ def _shown(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode(errors="replace")
 
 
-def _tokens_within(pieces: Sequence[bytes], start: int, end: int) -> tuple[int, int, bytes, bytes]:
-    """Which of the tokens `[first, last)` are kept for the bytes `[start, end)`, and the rests of tokens that were cut in two.
+def _tokens_within(pieces: Sequence[bytes], start: int, end: int) -> tuple[bytes, slice, bytes]:
+    """The tokens that stand for the bytes `[start, end)`, and before and behind them the rest of a token that was cut.
 
-    A token stays whole if what is cut off it is only white space; if what is left of it is only white space, it goes.
+    A token of which only white space was cut off stays whole.
     """
     ends = list(accumulate(map(len, pieces)))
-    first = next(i for i, token_end in enumerate(ends) if token_end > start)
-    last = next(i for i, token_end in enumerate(ends) if token_end >= end) + 1
-    head = tail = b""
-    cut = start - (ends[first] - len(pieces[first]))
-    if pieces[first][:cut].strip():
-        head, first = pieces[first][cut:].strip() and pieces[first][cut:], first + 1
-    if first < last and pieces[last - 1][(kept := len(pieces[last - 1]) - (ends[last - 1] - end)) :].strip():
-        tail, last = pieces[last - 1][:kept].strip() and pieces[last - 1][:kept], last - 1
-    return first, last, head, tail
+    first, last = bisect_right(ends, start), bisect_left(ends, end)
+
+    def rest(i: int) -> bytes | None:
+        piece, begin = pieces[i], ends[i] - len(pieces[i])
+        low, high = max(start - begin, 0), end - begin
+        return piece[low:high] if (piece[:low] + piece[high:]).strip() else None
+
+    head = rest(first)
+    tail = rest(last) if last > first else None
+    kept = slice(first if head is None else first + 1, last + 1 if tail is None else last)
+    return head or b"", kept, tail or b""

@@ -27,7 +27,7 @@ BYTES = ByteTokenizer()
 class WordTokenizer(ByteTokenizer):
     """Byte tokens, and some of several bytes: they may be cut in two, or hold a part of a character."""
 
-    WORDS = (b" \n", b".\n\n", b">\n", b"\n\n", b">Hi", b"Hi<", "é".encode()[1:] + b"!")
+    WORDS = (b" \n", b" Hi", b".\n\n", b">\n", b"\n\n", b">Hi", b">Hi<", b"Hi<", b"><|im_end|>", "é".encode()[1:] + b"!")
 
     def tokens(self, data: bytes) -> tuple[int, ...]:
         """As a model might have sampled it: the longest words it knows."""
@@ -133,6 +133,8 @@ def test_control_token_look_alikes_stay_plain_text(kind: str) -> None:
 
 # shortened bodies
 
+IN_BRACKETS = CHATML.replace("message['content']", "message['content'].split('<x>')[-1].split('<y>')[0]")
+
 
 @pytest.mark.parametrize(
     ("said", "kept"),
@@ -140,6 +142,7 @@ def test_control_token_look_alikes_stay_plain_text(kind: str) -> None:
         ("\n\n plan. \n", "plan."),  # tokens of white space go
         ("plan.\n\n", "plan.\n\n"),  # a token that holds more stays whole
         ("plan.\n\n\n\n", "plan.\n\n"),
+        (" Hi ", " Hi"),
         (" \n \n", ""),
         ("plan", "plan"),
     ],
@@ -160,6 +163,9 @@ def test_a_trimmed_answer_keeps_its_tokens(said: str, kept: str) -> None:
         (QWEN_3, "<think>\nhm\n</think>\n\nHi.\n\n", ["Hi.\n\n"]),
         (DEEPSEEK_R1, "<think>\nhm\n</think>\n\nHi", ["\nHi"]),  # ">\n" goes with the thought
         (QWEN_3, "hm</think>Hi.", ["Hi", "."]),  # ">Hi" was cut in two: its rest is tokenized
+        (QWEN_3, "hm</think><|im_end|>.", ["<|im_end|>", "."]),  # and is plain text
+        (IN_BRACKETS, "<x>Hi<y>", ["Hi"]),  # cut on both sides
+        (IN_BRACKETS, "<x>a.Hi<y>", ["a.", "Hi"]),
         (QWEN_3, "<think>never closed", ["<think>never closed"]),
         (QWEN_3, "<think>a</think>say </think> twice", [" twice"]),
         (QWEN_3, "<think>a</think>", []),
@@ -169,8 +175,8 @@ def test_what_a_template_drops_of_an_answer_is_not_relayed_and_the_rest_is(templ
     made = build(template, say("user", "q"), say("assistant", answer(said)), say("user", "r"))
     check(made)
     assert parts_of(made, "answer") == kept
-    if kept:
-        assert tuple(WORDS.tokens(said.encode()))[-1] == [part.tokens for part in made.parts if part.kind == "answer"][-1][-1]
+    control = [token for part in made.parts if part.kind != "template" for token in part.tokens if token in (IM_START, IM_END)]
+    assert not control
 
 
 def test_trimming_goes_through_the_parts_of_a_body() -> None:
@@ -190,16 +196,30 @@ def test_bytes_of_a_cut_character_are_not_lost() -> None:
     ]
 
 
-@settings(max_examples=200, deadline=None)
-@given(data=st.binary(max_size=12), bounds=st.tuples(st.integers(0, 12), st.integers(0, 12)))
-def test_tokens_within_bytes_lose_only_white_space(data: bytes, bounds: tuple[int, int]) -> None:
+def test_a_character_that_was_cut_does_not_shift_what_is_kept() -> None:
+    said = Answer((*WORDS.tokens(b" \ncaf"), "é".encode()[0], *WORDS.tokens(b"x \n")), "plan")
+    made = build(LLAMA_3, say("user", said))
+    check(made)
+    assert [part.tokens for part in made.parts if part.kind == "answer"] == [said.tokens[1:-1]]
+
+
+def test_control_tokens_that_were_sampled_stay_in_an_answer() -> None:
+    said = Answer((IM_START, *b"x", IM_START), "plan")
+    made = build(CHATML, say("user", said))
+    assert [part.tokens for part in made.parts if part.kind == "answer"] == [said.tokens]
+
+
+CHUNKS = st.sampled_from([*WordTokenizer.WORDS, b"a", b" ", b"\n", b">", b"<"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.lists(CHUNKS, min_size=1, max_size=6).map(b"".join), bounds=st.tuples(st.integers(0, 40), st.integers(0, 40)))
+def test_tokens_within_bytes_differ_from_them_in_white_space_only(data: bytes, bounds: tuple[int, int]) -> None:
     pieces = [WORDS.piece(token) for token in WORDS.tokens(data)]
     start, end = (min(bound, len(data)) for bound in sorted(bounds))
-    if start == end:
-        return
-    first, last, head, tail = prompt._tokens_within(pieces, start, end)
-    kept = head + b"".join(pieces[first:last]) + tail
-    assert kept.strip() == data[start:end].strip()
+    if start < end:
+        head, kept, tail = prompt._tokens_within(pieces, start, end)
+        assert (head + b"".join(pieces[kept]) + tail).strip() == data[start:end].strip()
 
 
 # folding
@@ -263,9 +283,8 @@ def test_a_model_without_bos_gets_what_the_template_prints() -> None:
 
 
 def test_bos_of_later_turns_stays() -> None:
-    made = build(
-        LLAMA_2, say("user", "a"), say("assistant", "b"), say("user", "c"), tokenizer=ByteTokenizer(has_bos=True), bos_text="<|bos|>"
-    )
+    messages = (say("user", "a"), say("assistant", "b"), say("user", "c"))
+    made = build(LLAMA_2, *messages, tokenizer=ByteTokenizer(has_bos=True), bos_text="<|bos|>")
     assert made.tokens.tolist().count(BOS) == 2
 
 
@@ -363,6 +382,19 @@ def test_a_megabyte_on_one_line_is_spelt_whole(smollm2: llama.Model, sentencepie
         for text in ("ab " * 70_000, "\n" * 100_000, "x1" * 50_000):
             made = build("{{ messages[0].content }}", say("user", text), tokenizer=vocab)
             assert b"".join(map(vocab.piece, made.tokens.tolist())).decode() == text
+
+
+def test_long_texts_come_to_the_tokenizer_in_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = ByteTokenizer()
+    lengths: list[int] = []
+    real = tokenizer.tokenize
+    monkeypatch.setattr(
+        tokenizer, "tokenize", lambda text, *, parse_special: lengths.append(len(text)) or real(text, parse_special=parse_special)
+    )
+    for text in ("x" * 100_000, "ab " * 40_000):
+        made = build("{{ messages[0].content }}", say("user", text), tokenizer=tokenizer)
+        assert bytes(made.tokens.tolist()).decode() == text
+    assert max(lengths) <= 2**14
 
 
 def test_long_texts_are_cut_where_no_token_is(smollm2: llama.Model) -> None:

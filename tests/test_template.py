@@ -176,7 +176,7 @@ def test_what_a_template_cannot_do_is_said_in_one_line(source: str, reason: str)
 
 LOOPS = {
     "nested": "{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}",
-    "filtered": "{% for i in range(90000) %}{% for j in range(90000) if false %}{% endfor %}{% endfor %}",
+    "filtered": "{% for i in range(90000) if range(90000) | sum < 0 %}{% endfor %}",
     "recursive": "{% for i in [[1, 1], [1, 1]] recursive %}{{ loop([i, i]) if loop.depth < 60 else '' }}{% endfor %}",
     "macros": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(90) }}",
 }
@@ -191,6 +191,12 @@ def test_a_template_that_loops_for_ever_ends_in_any_thread(source: str, monkeypa
     thread.join(timeout=30)
     assert not thread.is_alive()
     assert "it ran for more than 0.1 s" in messages[0]
+
+
+def test_a_template_that_loops_for_ever_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "TIME_LIMIT_S", 0.0)
+    with pytest.raises(UsageError, match="it ran for more than 0 s"):
+        ChatTemplate(LOOPS["nested"]).refusal(["user"])
 
 
 def test_a_template_that_writes_without_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
