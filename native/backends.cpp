@@ -4,7 +4,8 @@
 
 namespace relay {
 
-static constexpr size_t max_graph_nodes = 32768;
+static constexpr int max_graph_nodes = 16384;
+static constexpr size_t sched_size = 4 * max_graph_nodes;  // nodes with their weights and inputs: ggml ends the process when it is exceeded
 
 Backends::~Backends() {
     ggml_backend_sched_free(sched_);
@@ -28,9 +29,9 @@ void Backends::add(ggml_backend_dev_t device, int n_threads, relay_stop * stop) 
     }
 }
 
-void Backends::open(const std::vector<ggml_tensor *> & tensors, int n_threads, relay_stop * stop) {
+void Backends::open(const Residents & residents, int n_threads, relay_stop * stop) {
     std::vector<ggml_backend_dev_t> devices;
-    for (const ggml_tensor * tensor : tensors) {
+    for (const auto & [name, tensor] : residents) {
         ggml_backend_dev_t device = ggml_backend_buft_get_device(ggml_backend_buffer_get_type(tensor->buffer));
         const bool is_new = device && ggml_backend_dev_type(device) != GGML_BACKEND_DEVICE_TYPE_CPU &&
                             std::find(devices.begin(), devices.end(), device) == devices.end();
@@ -42,13 +43,16 @@ void Backends::open(const std::vector<ggml_tensor *> & tensors, int n_threads, r
     for (ggml_backend_dev_t device : devices) {
         add(device, n_threads, stop);
     }
-    sched_ = ggml_backend_sched_new(backends_.data(), nullptr, (int) backends_.size(), max_graph_nodes, false, false);
+    sched_ = ggml_backend_sched_new(backends_.data(), nullptr, (int) backends_.size(), sched_size, false, true);
     if (!sched_) {
         fail(RELAY_FAILED, "cannot make a scheduler over %zu backends", backends_.size());
     }
 }
 
 void Backends::allocate(ggml_cgraph * graph) {
+    if (ggml_graph_n_nodes(graph) > max_graph_nodes) {
+        fail(RELAY_UNSUPPORTED, "a compute graph of %d nodes is larger than %d", ggml_graph_n_nodes(graph), max_graph_nodes);
+    }
     ggml_backend_sched_reset(sched_);
     if (!ggml_backend_sched_alloc_graph(sched_, graph)) {
         fail(RELAY_FAILED, "no memory for a compute graph of %d nodes", ggml_graph_n_nodes(graph));

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ggml-backend.h"
+#include "graph.h"
 #include "stop.h"
 
 namespace relay {
@@ -15,8 +16,8 @@ class Backends {
     Backends & operator=(const Backends &) = delete;
     ~Backends();
 
-    // `tensors`: weights and caches whose buffers name the devices to compute on; the CPU is always the last.
-    void open(const std::vector<ggml_tensor *> & tensors, int n_threads, relay_stop * stop);
+    // The buffers of weights and caches name the devices to compute on; the CPU is always the last.
+    void open(const Residents & residents, int n_threads, relay_stop * stop);
 
     // Allocates the graph's own tensors; set the inputs after this and before compute(). Throws Failure.
     void allocate(ggml_cgraph * graph);

@@ -46,6 +46,12 @@ void fill_marker(uint8_t * row, size_t n_bytes, int32_t position) {
     }
 }
 
+std::vector<uint8_t> marker(size_t n_bytes, int32_t position) {
+    std::vector<uint8_t> row(n_bytes);
+    fill_marker(row.data(), n_bytes, position);
+    return row;
+}
+
 // Where the K rows (or V rows) of layer il begin in a run of n_run tokens.
 size_t rows_offset(const Layers & layers, int32_t il, bool is_v, size_t n_run) {
     size_t bytes = 0;
@@ -112,17 +118,17 @@ void check_segments(const relay_context & relay, const relay_segment * segments,
     }
 }
 
-std::vector<uint8_t> k_row(const relay_context & relay, int32_t cell) {
-    const Layer & layer = relay.layers.all[0];
+std::vector<uint8_t> k_row(const relay_context & relay, int32_t il, int32_t cell) {
+    const Layer & layer = relay.layers.all[il];
     std::vector<uint8_t> row(layer.k_row);
     ggml_backend_tensor_get(layer.k, row.data(), layer.k_row * cell, layer.k_row);
     return row;
 }
 
-std::vector<uint8_t> expected_k_row(const relay_context & relay, const relay_segment & segment, int32_t j, int32_t position) {
-    std::vector<uint8_t> row(relay.layers.all[0].k_row);
+std::vector<uint8_t> expected_k_row(const relay_context & relay, int32_t il, const relay_segment & segment, int32_t j, int32_t position) {
+    std::vector<uint8_t> row(relay.layers.all[il].k_row);
     if (segment.data) {
-        memcpy(row.data(), segment.data + row.size() * (segment.first + j), row.size());
+        memcpy(row.data(), segment.data + rows_offset(relay.layers, il, false, segment.n_run) + row.size() * (segment.first + j), row.size());
     } else {
         fill_marker(row.data(), row.size(), position);
     }
@@ -138,9 +144,11 @@ void check_identity(relay_context & relay, int32_t p0, const relay_segment * seg
     for (int32_t i = 0; i < n_segments; ++i) {
         const int32_t last = segments[i].n - 1;
         for (const int32_t j : {0, last}) {
-            if (k_row(relay, position + j) != expected_k_row(relay, segments[i], j, position + j)) {
-                clear(relay);
-                fail(RELAY_BREACH, "cell %d does not hold position %d; the live sequence was cleared", position + j, position + j);
+            for (const int32_t il : relay.witnesses) {
+                if (k_row(relay, il, position + j) != expected_k_row(relay, il, segments[i], j, position + j)) {
+                    clear(relay);
+                    fail(RELAY_BREACH, "cell %d does not hold position %d; the live sequence was cleared", position + j, position + j);
+                }
             }
         }
         position += segments[i].n;
@@ -178,11 +186,13 @@ void append(relay_context & relay, const relay_segment * segments, int32_t n_seg
     llama_memory_seq_rm(relay.memory, scratch_seq, -1, -1);
     check_identity(relay, p0, segments, n_segments);
     try {
-        std::vector<int32_t> starts;
+        std::vector<Run> runs;
         for (int32_t i = 0, position = p0; i < n_segments; position += segments[i++].n) {
-            starts.push_back(position);
+            if (segments[i].data && segments[i].delta != 0) {
+                runs.push_back({position, segments[i].n, segments[i].delta});
+            }
         }
-        rotate(relay, starts, segments, n_segments);
+        rotate(relay, runs);
     } catch (const Failure &) {
         llama_memory_seq_rm(relay.memory, live_seq, p0, -1);
         throw;
@@ -236,11 +246,12 @@ int relay_mark(relay_context * relay, int32_t last) {
     return guarded([&] {
         require(relay != nullptr, "relay is null");
         require(last >= relay->length() && last < relay->n_cells(), "position is not a free cell");
-        const Layer & layer = relay->layers.all[0];
-        std::vector<uint8_t> marker(layer.k_row);
-        fill_marker(marker.data(), marker.size(), last);
         llama_synchronize(relay->ctx);
-        ggml_backend_tensor_set(layer.k, marker.data(), layer.k_row * last, layer.k_row);
+        for (const int32_t il : relay->witnesses) {
+            const Layer & layer = relay->layers.all[il];
+            const std::vector<uint8_t> row = marker(layer.k_row, last);
+            ggml_backend_tensor_set(layer.k, row.data(), layer.k_row * last, layer.k_row);
+        }
     });
 }
 
@@ -248,10 +259,12 @@ int relay_check(relay_context * relay, int32_t last) {
     return guarded([&] {
         require(relay != nullptr, "relay is null");
         require(last >= 0 && last < relay->n_cells(), "position outside the cache");
-        std::vector<uint8_t> marker(relay->layers.all[0].k_row);
-        fill_marker(marker.data(), marker.size(), last);
         llama_synchronize(relay->ctx);
-        if (relay->length() != last + 1 || k_row(*relay, last) == marker) {
+        bool is_written = relay->length() == last + 1;
+        for (const int32_t il : relay->witnesses) {
+            is_written = is_written && k_row(*relay, il, last) != marker(relay->layers.all[il].k_row, last);
+        }
+        if (!is_written) {
             fail(RELAY_BREACH, "cell %d does not hold position %d", last, last);
         }
     });

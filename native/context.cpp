@@ -25,25 +25,30 @@ namespace {
 
 constexpr int32_t probe_tokens = 2;  // of the round trip at open
 
-// Layers by llama.cpp's caches: one, or the full-attention cache before the sliding-window one (llama_kv_cache_iswa::state_write).
-std::vector<std::vector<int32_t>> layers_by_cache(const Layers & layers, bool is_reversed) {
-    std::vector<std::vector<int32_t>> caches(layers.n_groups);
+// Ways in which the layers may be spread over llama.cpp's caches: all in one, or by their masks over a full and a windowed one
+// (llama_kv_cache_iswa::state_write writes the full one first).
+std::vector<std::vector<std::vector<int32_t>>> cache_orders(const Layers & layers, size_t n_caches) {
+    std::vector<std::vector<int32_t>> groups(n_caches);
     for (int32_t il = 0; il < (int32_t) layers.all.size(); ++il) {
-        const int32_t group = layers.all[il].group;
-        caches[is_reversed ? layers.n_groups - 1 - group : group].push_back(il);
+        groups[layers.all[il].group].push_back(il);
     }
-    return caches;
+    std::vector<std::vector<std::vector<int32_t>>> orders = {groups};
+    if (n_caches == 2) {
+        orders.push_back({groups[1], groups[0]});
+    }
+    return orders;
 }
 
-// The state of an empty sequence: magic, sequence id, then streams and cell count of every cache.
-void read_state_header(relay_context & relay) {
+// The state of an empty sequence: magic, sequence id, then streams and cell count of every cache. Returns how many caches there are.
+size_t read_state_header(relay_context & relay) {
     std::vector<uint8_t> empty(llama_state_seq_get_size(relay.ctx, live_seq));
     const size_t n = llama_state_seq_get_data(relay.ctx, empty.data(), empty.size(), live_seq);
-    const size_t expected = 8 + 8 * (size_t) relay.layers.n_groups;
-    if (n != expected) {
-        fail(RELAY_UNSUPPORTED, "llama.cpp's state of an empty sequence has %zu bytes, %zu were expected", n, expected);
+    const size_t n_caches = n < 8 ? 0 : (n - 8) / 8;
+    if (n != 8 + 8 * n_caches || n_caches < (size_t) relay.layers.n_groups || n_caches > 2) {
+        fail(RELAY_UNSUPPORTED, "llama.cpp's state of an empty sequence has %zu bytes for %d kinds of layers", n, relay.layers.n_groups);
     }
     memcpy(&relay.state_magic, empty.data(), sizeof(relay.state_magic));
+    return n_caches;
 }
 
 // Rows that differ in every layer, so that a wrong order of layers shows. Bytes stay small: finite numbers in every cache type.
@@ -73,8 +78,12 @@ bool round_trip(relay_context & relay, const std::vector<uint8_t> & rows) {
 
 void settle_state_order(relay_context & relay) {
     const std::vector<uint8_t> rows = patterned_rows(relay.layers);
-    for (const bool is_reversed : {false, true}) {
-        relay.caches = layers_by_cache(relay.layers, is_reversed);
+    for (const auto & order : cache_orders(relay.layers, read_state_header(relay))) {
+        relay.caches = order;
+        relay.witnesses.clear();
+        for (const std::vector<int32_t> & layers : order) {
+            relay.witnesses.insert(relay.witnesses.end(), layers.begin(), layers.begin() + (layers.empty() ? 0 : 1));
+        }
         if (round_trip(relay, rows)) {
             return;
         }
@@ -95,29 +104,23 @@ void check_context(llama_context * ctx) {
     }
 }
 
-std::vector<ggml_tensor *> residents(ggml_cgraph * reserved) {
-    const Graph graph(reserved);
-    std::vector<ggml_tensor *> found;
+Residents find_residents(const Graph & graph) {
+    Residents found;
     for (const ggml_tensor * node : graph.nodes()) {
         for (int j = 0; j < GGML_MAX_SRC; ++j) {
             ggml_tensor * source = graph.source(node, j);
             if (source && is_resident(source)) {
-                found.push_back(source);
+                found.emplace(source->name, source);
             }
         }
     }
     return found;
 }
 
-std::string refusal_of(const Layers & layers) {
-    return !layers.rotate_refusal.empty() ? layers.rotate_refusal : layers.slice_refusal;
-}
-
 std::unique_ptr<relay_context> open(llama_context * ctx, int32_t n_threads, relay_stop * stop) {
     require(ctx != nullptr, "ctx is null");
     require(n_threads > 0, "n_threads must be positive");
     check_context(ctx);
-    const llama_model * model = llama_get_model(ctx);
     ggml_cgraph * reserved = llama_graph_reserve(ctx, probe_tokens, 1, 1);
     if (!reserved) {
         fail(RELAY_FAILED, "llama.cpp could not reserve a graph");
@@ -126,14 +129,12 @@ std::unique_ptr<relay_context> open(llama_context * ctx, int32_t n_threads, rela
     relay->ctx = ctx;
     relay->memory = llama_get_memory(ctx);
     relay->stop = stop;
-    relay->layers = read_layers(reserved, llama_model_n_layer(model));
-    relay->n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
     relay->n_batch = (int32_t) llama_n_ubatch(ctx);
-    relay->n_window = relay->layers.n_groups > 1 ? llama_model_n_swa(model) : 0;
-    relay->backends.open(residents(reserved), n_threads, stop);
-    read_state_header(*relay);
+    relay->facts = read_facts(llama_get_model(ctx));
+    relay->residents = find_residents(Graph(reserved));
+    relay->layers = read_layers(Graph(reserved, &relay->residents), relay->facts);
+    relay->backends.open(relay->residents, n_threads, stop);
     settle_state_order(*relay);
-    relay->refusal = refusal_of(relay->layers);
     return relay;
 }
 
@@ -145,8 +146,9 @@ int32_t relay_context::length() const {
     return llama_memory_seq_pos_max(memory, relay::live_seq) + 1;
 }
 
-bool relay_context::has_window(int32_t il) const {
-    return caches.size() > 1 && std::count(caches.back().begin(), caches.back().end(), il) > 0;
+int32_t relay_context::n_window(int32_t il) const {
+    const bool is_windowed = caches.size() > 1 && std::count(caches[1].begin(), caches[1].end(), il) > 0;
+    return is_windowed ? facts.window.n : 0;
 }
 
 using namespace relay;
@@ -170,23 +172,27 @@ int relay_describe(const relay_context * relay, relay_info * out) {
     return guarded([&] {
         require(relay && out, "relay and out are needed");
         const Layers & layers = relay->layers;
+        const bool is_even = std::all_of(layers.all.begin(), layers.all.end(), [&](const Layer & l) { return l.n_attn == layers.all[0].n_attn; });
         *out = {
-            (int32_t) layers.all.size(), relay->n_cells(), (int32_t) layers.n_embd, (int32_t) layers.n_attn, relay->n_vocab,
-            relay->n_batch, relay->n_window, layers.all[0].k->type, layers.all[0].v->type, layers.rotate_refusal.empty(),
+            (int32_t) layers.all.size(), relay->n_cells(), relay->facts.n_embd, is_even ? (int32_t) layers.all[0].n_attn : 0, relay->facts.n_vocab,
+            relay->n_batch, relay->facts.window.n, layers.all[0].k->type, layers.all[0].v->type, layers.rotate_refusal.empty(),
             layers.slice_refusal.empty(),
         };
     });
 }
 
 const char * relay_refusal(const relay_context * relay) {
-    return relay ? relay->refusal.c_str() : "relay is null";
+    if (!relay) {
+        return "relay is null";
+    }
+    return (relay->layers.rotate_refusal.empty() ? relay->layers.slice_refusal : relay->layers.rotate_refusal).c_str();
 }
 
-int relay_row_bytes(const relay_context * relay, int32_t il, size_t * k_bytes, size_t * v_bytes) {
+int relay_describe_layer(const relay_context * relay, int32_t il, relay_layer * out) {
     return guarded([&] {
-        require(relay && k_bytes && v_bytes, "relay, k_bytes and v_bytes are needed");
+        require(relay && out, "relay and out are needed");
         require(il >= 0 && il < (int32_t) relay->layers.all.size(), "no such layer");
-        *k_bytes = relay->layers.all[il].k_row;
-        *v_bytes = relay->layers.all[il].v_row;
+        const Layer & layer = relay->layers.all[il];
+        *out = {layer.k_row, layer.v_row, (int32_t) layer.v->ne[0], (int32_t) layer.n_attn, relay->n_window(il), layer.has_rope};
     });
 }

@@ -7,6 +7,7 @@
 #include "backends.h"
 #include "layers.h"
 #include "llama.h"
+#include "model_facts.h"
 
 namespace relay {
 
@@ -31,24 +32,33 @@ struct relay_context {
     llama_memory_t memory;
     relay_stop * stop;
     relay::Layers layers;
+    relay::Residents residents;                // weights and caches by name
     relay::Backends backends;
-    std::vector<std::vector<int32_t>> caches;  // layers of each of llama.cpp's caches, in the order of the state format
+    std::vector<std::vector<int32_t>> caches;  // layers of each of llama.cpp's caches, in the order of the state format: the windowed one is second
+    std::vector<int32_t> witnesses;            // one layer of each cache, by whose rows a misplaced cell is noticed
     std::vector<uint8_t> state;                // the composed state, kept between appends
     uint32_t state_magic;
-    int32_t n_vocab;
     int32_t n_batch;
-    int32_t n_window;                          // sliding window; the layers of the last cache have it
+    relay::ModelFacts facts;
     std::string refusal;
 
     int32_t length() const;
     int32_t n_cells() const { return (int32_t) layers.n_cells; }
-    bool has_window(int32_t il) const;
+    // 0 if layer `il` sees all positions before its own.
+    int32_t n_window(int32_t il) const;
 };
 
 namespace relay {
 
 void append(relay_context & relay, const relay_segment * segments, int32_t n_segments);
-void rotate(relay_context & relay, const std::vector<int32_t> & starts, const relay_segment * segments, int32_t n_segments);
+// Rows of positions [p0, p0 + n) to be turned by delta positions.
+struct Run {
+    int32_t p0;
+    int32_t n;
+    int32_t delta;
+};
+
+void rotate(relay_context & relay, const std::vector<Run> & runs);
 void run_slice(relay_context & relay, const relay_slice & slice);
 void read_rows(const relay_context & relay, int32_t p0, int32_t p1, uint8_t * out);
 

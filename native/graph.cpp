@@ -1,5 +1,7 @@
 #include "graph.h"
 
+#include <cstring>
+
 namespace relay {
 
 std::string plain_name(const ggml_tensor * tensor) {
@@ -21,7 +23,11 @@ static bool is_copy(const ggml_tensor * tensor) {
     return tensor->op == GGML_OP_NONE && plain_name(tensor) != tensor->name;
 }
 
-Graph::Graph(ggml_cgraph * graph) {
+static bool is_like(const ggml_tensor * a, const ggml_tensor * b) {
+    return a->type == b->type && ggml_are_same_shape(a, b);
+}
+
+Graph::Graph(ggml_cgraph * graph, const Residents * known) : known_(known) {
     for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
         ggml_tensor * node = ggml_graph_node(graph, i);
         order_[node] = (int32_t) nodes_.size();
@@ -39,17 +45,18 @@ ggml_tensor * Graph::original(ggml_tensor * tensor, const ggml_tensor * user) co
     if (!tensor || !is_copy(tensor)) {
         return tensor;
     }
-    const auto named = by_name_.find(plain_name(tensor));
-    if (named == by_name_.end()) {
-        return tensor;
-    }
+    const std::string name = plain_name(tensor);
     const auto at = order_.find(user);
     const int32_t before = at == order_.end() ? (int32_t) nodes_.size() : at->second;
     ggml_tensor * nearest = nullptr;
-    for (const int32_t i : named->second) {
-        if (i < before && nodes_[i]->type == tensor->type && ggml_are_same_shape(nodes_[i], tensor)) {
-            nearest = nodes_[i];
+    if (const auto named = by_name_.find(name); named != by_name_.end()) {
+        for (const int32_t i : named->second) {
+            nearest = i < before && is_like(nodes_[i], tensor) ? nodes_[i] : nearest;
         }
+    }
+    if (!nearest && known_) {
+        const auto resident = known_->find(name);
+        nearest = resident != known_->end() && is_like(resident->second, tensor) ? resident->second : nullptr;
     }
     return nearest ? nearest : tensor;
 }
@@ -60,6 +67,28 @@ ggml_tensor * Graph::source(const ggml_tensor * node, int j) const {
 
 ggml_tensor * Graph::view_source(const ggml_tensor * node) const {
     return original(node->view_src, node);
+}
+
+ggml_tensor * Graph::cache_of(const ggml_tensor * node) const {
+    const ggml_tensor * viewed = node->op == GGML_OP_CPY ? source(node, 0) : node;
+    ggml_tensor * cache = viewed ? view_source(viewed) : nullptr;
+    return cache && is_resident(cache) && strncmp(cache->name, "cache_", 6) == 0 ? cache : nullptr;
+}
+
+std::unordered_set<ggml_tensor *> Graph::behind(std::vector<ggml_tensor *> open, const ggml_tensor * cut) const {
+    std::unordered_set<ggml_tensor *> found;
+    while (!open.empty()) {
+        ggml_tensor * node = open.back();
+        open.pop_back();
+        if (!node || is_resident(node) || !found.insert(node).second || node == cut) {
+            continue;
+        }
+        for (int j = 0; j < GGML_MAX_SRC; ++j) {
+            open.push_back(source(node, j));
+        }
+        open.push_back(view_source(node));
+    }
+    return found;
 }
 
 }  // namespace relay

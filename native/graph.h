@@ -1,11 +1,12 @@
 // graph.h: a read-only view of a graph that llama.cpp reserved, with the scheduler's rewiring undone. Knows names and sources, no meaning.
 //
 // With several backends, ggml_backend_sched_split_graph replaces sources by per-backend copies named "<backend>#<name>#<n>" (ggml-backend.cpp). A copy
-// stands for the nearest earlier node of that name, shape and type, else for the graph input of that name.
+// stands for the nearest earlier node of that name, shape and type, else for the weight or cache of that name, else for the graph input.
 #pragma once
 
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "ggml.h"
@@ -16,9 +17,12 @@ ggml_cgraph * llama_graph_reserve(llama_context * ctx, uint32_t n_tokens, uint32
 
 namespace relay {
 
+using Residents = std::unordered_map<std::string, ggml_tensor *>;
+
 class Graph {
   public:
-    explicit Graph(ggml_cgraph * graph);
+    // `known`: weights and caches by name, for copies that stand for one; may be null.
+    explicit Graph(ggml_cgraph * graph, const Residents * known = nullptr);
 
     const std::vector<ggml_tensor *> & nodes() const { return nodes_; }
     // The last node of that name, or null.
@@ -27,10 +31,15 @@ class Graph {
     ggml_tensor * source(const ggml_tensor * node, int j) const;
     // The tensor that a node is a view of, or null.
     ggml_tensor * view_source(const ggml_tensor * node) const;
+    // The cache that a node is a view or a cast of, or null.
+    ggml_tensor * cache_of(const ggml_tensor * node) const;
+    // What `roots` are computed from, with them: nodes and inputs, no weights and caches. Nothing behind `cut` (may be null), which is in it if it is reached.
+    std::unordered_set<ggml_tensor *> behind(std::vector<ggml_tensor *> roots, const ggml_tensor * cut) const;
 
   private:
     ggml_tensor * original(ggml_tensor * tensor, const ggml_tensor * user) const;
 
+    const Residents * known_;
     std::vector<ggml_tensor *> nodes_;
     std::unordered_map<const ggml_tensor *, int32_t> order_;
     std::unordered_map<std::string, std::vector<int32_t>> by_name_;

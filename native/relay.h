@@ -70,7 +70,7 @@ typedef struct relay_info {
     int32_t n_layer;     /* layers with KV rows */
     int32_t n_cells;     /* of the cache = positions that fit */
     int32_t n_embd;      /* width of the residual stream */
-    int32_t n_attn;      /* width of an attention output before its projection */
+    int32_t n_attn;      /* width of an attention output before its projection, 0 if the layers differ */
     int32_t n_vocab;
     int32_t n_batch;     /* tokens that one slice takes at most */
     int32_t n_window;    /* sliding window in positions, 0 if there is none */
@@ -89,8 +89,17 @@ void relay_close(relay_context * relay);
 int  relay_describe(const relay_context * relay, relay_info * out);
 /* Why can_rotate or can_slice is 0: one line, "" if both are 1. */
 const char * relay_refusal(const relay_context * relay);
-/* Bytes of one token's K and V row in layer `il`. */
-int  relay_row_bytes(const relay_context * relay, int32_t il, size_t * k_bytes, size_t * v_bytes);
+
+typedef struct relay_layer {
+    size_t  k_bytes;     /* of one token's row */
+    size_t  v_bytes;
+    int32_t v_width;     /* values in a V row */
+    int32_t n_attn;      /* width of the attention output before its projection */
+    int32_t n_window;    /* positions that the layer sees, 0: all before its own */
+    int32_t has_rope;    /* K depends on its position */
+} relay_layer;
+
+int  relay_describe_layer(const relay_context * relay, int32_t il, relay_layer * out);
 
 /* ---- cells of the live sequence ------------------------------------------------------------------------------------ */
 
@@ -130,7 +139,7 @@ typedef struct relay_slice {
     /* results, each NULL if not wanted */
     float * hidden_out;         /* [n_tokens][n_embd] entering layer `end`; end < n_layer */
     float * v_out;              /* [n_tokens][width of V] of layer `end`, as it would be written; end < n_layer */
-    float * attn_out;           /* [n_tokens][n_attn] attention output of layer `end` before its projection; end < n_layer */
+    float * attn_out;           /* [n_tokens][n_attn of layer `end`] its attention output before the projection; end < n_layer */
     float * mass;               /* [length of the live sequence] softmax attention of layer `end` that the probe tokens pay to each position, summed over
                                    heads and probe tokens; end < n_layer */
     float * logits;             /* [n_vocab] of the last token; end == n_layer */

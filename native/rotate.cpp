@@ -1,6 +1,8 @@
 // rotate.cpp: K rows moved to other positions by RoPE, one graph for all layers. After llama.cpp's llama_kv_cache::build_rope_shift.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "context.h"
 #include "hadamard.h"
@@ -8,6 +10,9 @@
 namespace relay {
 
 namespace {
+
+constexpr size_t nodes_per_run = 10;  // in one layer, with a cache that is quantized and Hadamard-rotated
+constexpr size_t max_nodes = 8192;
 
 float as_float(int32_t bits) {
     float value;
@@ -47,42 +52,70 @@ ggml_tensor * turned_rows(ggml_context * ctx, const Layer & layer, int32_t p0, i
     return ggml_cpy(ctx, wide, rows);
 }
 
+// One graph for some runs of rows.
+class Turning {
+  public:
+    Turning(relay_context & relay, size_t n_runs) : relay_(relay), arena_(relay.layers.all.size() * n_runs * nodes_per_run + 32) {}
+
+    void add(int32_t p0, int32_t n, int32_t delta) {
+        ggml_tensor * shift = ggml_new_tensor_1d(arena_.ctx, GGML_TYPE_I32, n);
+        ggml_set_input(shift);
+        shifts_.emplace_back(shift, delta);
+        for (const Layer & layer : relay_.layers.all) {
+            if (layer.has_rope) {
+                ggml_build_forward_expand(arena_.graph, turned_rows(arena_.ctx, layer, p0, n, shift, matrix(layer.n_hadamard)));
+            }
+        }
+    }
+
+    void compute() {
+        if (ggml_graph_n_nodes(arena_.graph) == 0) {
+            return;
+        }
+        relay_.backends.allocate(arena_.graph);
+        for (const auto & [n, matrix] : matrices_) {
+            const std::vector<float> values = hadamard(n);
+            ggml_backend_tensor_set(matrix, values.data(), 0, ggml_nbytes(matrix));
+        }
+        for (const auto & [shift, delta] : shifts_) {
+            const std::vector<int32_t> values(shift->ne[0], delta);
+            ggml_backend_tensor_set(shift, values.data(), 0, ggml_nbytes(shift));
+        }
+        relay_.backends.compute(arena_.graph);
+    }
+
+  private:
+    ggml_tensor * matrix(int64_t n) {
+        if (n == 0) {
+            return nullptr;
+        }
+        ggml_tensor *& found = matrices_[n];
+        if (!found) {
+            found = ggml_new_tensor_2d(arena_.ctx, GGML_TYPE_F32, n, n);
+            ggml_set_input(found);
+        }
+        return found;
+    }
+
+    relay_context & relay_;
+    Arena arena_;
+    std::vector<std::pair<ggml_tensor *, int32_t>> shifts_;
+    std::map<int64_t, ggml_tensor *> matrices_;
+};
+
 }  // namespace
 
-void rotate(relay_context & relay, const std::vector<int32_t> & starts, const relay_segment * segments, int32_t n_segments) {
-    const size_t n_layer = relay.layers.all.size();
-    Arena arena(32 + n_layer * n_segments * 12);
-    std::vector<std::pair<ggml_tensor *, int32_t>> shifts;
-    const Layer & first = relay.layers.all[0];
-    ggml_tensor * matrix = first.hadamard ? ggml_new_tensor_2d(arena.ctx, GGML_TYPE_F32, first.hadamard->ne[0], first.hadamard->ne[0]) : nullptr;
-    for (int32_t i = 0; i < n_segments; ++i) {
-        if (!segments[i].data || segments[i].delta == 0) {
-            continue;
-        }
-        ggml_tensor * shift = ggml_new_tensor_1d(arena.ctx, GGML_TYPE_I32, segments[i].n);
-        ggml_set_input(shift);
-        shifts.emplace_back(shift, segments[i].delta);
-        for (const Layer & layer : relay.layers.all) {
-            ggml_build_forward_expand(arena.graph, turned_rows(arena.ctx, layer, starts[i], segments[i].n, shift, matrix));
-        }
-    }
-    if (shifts.empty()) {
-        return;
-    }
-    if (matrix) {
-        ggml_set_input(matrix);
-    }
+void rotate(relay_context & relay, const std::vector<Run> & runs) {
     llama_synchronize(relay.ctx);
-    relay.backends.allocate(arena.graph);
-    if (matrix) {
-        const std::vector<float> values = hadamard(matrix->ne[0]);
-        ggml_backend_tensor_set(matrix, values.data(), 0, ggml_nbytes(matrix));
+    const size_t n_at_once = std::max<size_t>(1, max_nodes / (relay.layers.all.size() * nodes_per_run));
+    for (size_t first = 0; first < runs.size(); first += n_at_once) {
+        const size_t end = std::min(first + n_at_once, runs.size());
+        Turning turning(relay, end - first);
+        for (size_t i = first; i < end; ++i) {
+            turning.add(runs[i].p0, runs[i].n, runs[i].delta);
+        }
+        turning.compute();
     }
-    for (const auto & [shift, delta] : shifts) {
-        const std::vector<int32_t> values(shift->ne[0], delta);
-        ggml_backend_tensor_set(shift, values.data(), 0, ggml_nbytes(shift));
-    }
-    relay.backends.compute(arena.graph);
 }
 
 }  // namespace relay
@@ -96,10 +129,8 @@ int relay_rotate(relay_context * relay, int32_t p0, int32_t p1, int32_t delta) {
         if (!relay->layers.rotate_refusal.empty()) {
             fail(RELAY_UNSUPPORTED, "rows cannot be moved: %s", relay->layers.rotate_refusal.c_str());
         }
-        if (p0 < p1) {
-            static const uint8_t present = 0;
-            const relay_segment segment = {&present, p1 - p0, 0, p1 - p0, delta};
-            rotate(*relay, {p0}, &segment, 1);
+        if (p0 < p1 && delta != 0) {
+            rotate(*relay, {{p0, p1 - p0, delta}});
         }
     });
 }

@@ -160,6 +160,18 @@ class CacheInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerInfo:
+    """One layer's rows; relay.h's relay_layer."""
+
+    k_bytes: int
+    v_bytes: int
+    v_width: int
+    n_attn: int
+    n_window: int
+    has_rope: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Placement:
     """Cells to append: rows `[first, first + n)` of a run, K moved by `delta` positions, or (`rows` None) `n` cells to be computed."""
 
@@ -194,14 +206,14 @@ class Cells(_Handle):
             info.n_layer, info.n_cells, info.n_embd, info.n_attn, info.n_vocab, info.n_batch, info.n_window,
             info.type_k, info.type_v, bool(info.can_rotate), bool(info.can_slice),
         )  # fmt: skip
-        sizes = [self._row_bytes(il) for il in range(self.info.n_layer)]
-        self.k_bytes = tuple(k for k, _ in sizes)
-        self.v_bytes = tuple(v for _, v in sizes)
+        self.layers = tuple(self._describe_layer(il) for il in range(self.info.n_layer))
+        self.k_bytes = tuple(layer.k_bytes for layer in self.layers)
+        self.v_bytes = tuple(layer.v_bytes for layer in self.layers)
 
-    def _row_bytes(self, il: int) -> tuple[int, int]:
-        k, v = ffi.new("size_t *"), ffi.new("size_t *")
-        _check(lib.relay_row_bytes(self.pointer, il, k, v))
-        return k[0], v[0]
+    def _describe_layer(self, il: int) -> LayerInfo:
+        layer = ffi.new("relay_layer *")
+        _check(lib.relay_describe_layer(self.pointer, il, layer))
+        return LayerInfo(layer.k_bytes, layer.v_bytes, layer.v_width, layer.n_attn, layer.n_window, bool(layer.has_rope))
 
     @property
     def refusal(self) -> str:
@@ -263,9 +275,9 @@ class Cells(_Handle):
         """
         first, end = layers
         n, info = len(positions), self.info
+        probed = self.layers[end] if 0 <= end < info.n_layer else self.layers[0]
         shapes = {
-            "hidden": (n, info.n_embd), "v": (n, self._v_width(end)), "attention": (n, info.n_attn), "mass": (len(self),),
-            "logits": (info.n_vocab,),
+            "hidden": (n, info.n_embd), "v": (n, probed.v_width), "attention": (n, probed.n_attn), "mass": (len(self),), "logits": (info.n_vocab,),
         }  # fmt: skip
         out = {name: np.empty(shapes[name], np.float32) for name in want}
         where = np.ascontiguousarray(positions, np.int32)
@@ -283,7 +295,3 @@ class Cells(_Handle):
         args.logits = _pointer(out.get("logits"), "float")
         _check(lib.relay_slice_run(self.pointer, args))
         return SliceResult(**out)
-
-    def _v_width(self, il: int) -> int:
-        width = {0: 4, 1: 2, 30: 2}.get(self.info.type_v)  # bytes of F32, F16, BF16
-        return self.v_bytes[il] // width if width and il < self.info.n_layer else self.info.n_attn

@@ -98,7 +98,13 @@ def test_the_cache_fills_to_its_last_cell_and_no_further(tiny: LiveModel) -> Non
 def test_a_refused_append_changes_nothing(tiny: LiveModel) -> None:
     rows = tiny.random_rows(20)
     tiny.cells.append([Placement(20, rows)])
-    for bad in ([], [Placement(0, rows)], [Placement(-1, rows)], [Placement(3), Placement(2, rows, first=19)], [Placement(1, rows, first=-1)]):
+    for bad in (
+        [],
+        [Placement(0, rows)],
+        [Placement(-1, rows)],
+        [Placement(3), Placement(2, rows, first=19)],
+        [Placement(1, rows, first=-1)],
+    ):
         with pytest.raises(NativeError):
             tiny.cells.append(bad)
         assert np.array_equal(tiny.live_rows().data, rows.data)
