@@ -13,11 +13,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from relaylite.store.ledger import Ledger
 from relaylite.store.rowfile import Corrupt, Newer, RowFile
 from relaylite.store.rowwriter import SUFFIX, RowWriter
+from relaylite.store.stats import FolderStats
 
 LOCK_TIMEOUT_S = 10.0
 TEMPORARY = ".part"
+LEDGER = "ledger.json"
 
 log = logging.getLogger("relaylite.store")
 
@@ -88,6 +91,60 @@ class RowFolder:
         with suppress(OSError):
             os.utime(self.path / name)
 
+    def stats(self) -> FolderStats:
+        entries, ledger = self.entries(), self.ledger()
+        headers = [file.header for file in map(self.open, (entry.name for entry in entries)) if file is not None]
+        return FolderStats(
+            folder=str(self.path),
+            models=len({header.fingerprint for header in headers}),
+            spans=len(headers),
+            tokens=sum(header.n for header in headers),
+            disk_bytes=sum(entry.n_bytes for entry in entries),
+            disk_budget_bytes=self.budget_bytes,
+            hits=ledger.hits,
+            hit_tokens=ledger.hit_tokens,
+            seconds_saved=ledger.seconds_saved,
+        )
+
+    def verify(self) -> tuple[int, list[str]]:
+        """Read every file whole; how many are right, and the names of those that were damaged and are removed now."""
+        n_right, damaged = 0, []
+        for entry in self.entries():
+            try:
+                RowFile(self.path / entry.name).check()
+                n_right += 1
+            except Corrupt as problem:
+                self.discard(entry.name, problem)
+                damaged.append(entry.name)
+            except (Newer, OSError):
+                continue
+        return n_right, damaged
+
+    def clear(self) -> int:
+        """Remove all rows of all models, and the ledger; the bytes of rows removed. Raises CannotWrite."""
+        if not self.path.exists():
+            return 0
+        with self._writing():
+            entries = self.entries()
+            for entry in entries:
+                self.remove(entry.name)
+            self.remove(LEDGER)
+            return sum(entry.n_bytes for entry in entries)
+
+    def ledger(self) -> Ledger:
+        try:
+            return Ledger.from_json((self.path / LEDGER).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return Ledger()
+
+    def add_to_ledger(self, more: Ledger) -> None:
+        """Raises CannotWrite."""
+        with self._writing():
+            temporary = self.path / f"{LEDGER}{TEMPORARY}"
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+                file.write(self.ledger().plus(more).to_json())
+            temporary.replace(self.path / LEDGER)
+
     def write(
         self, name: str, writer: RowWriter, *, order: Callable[[list[Entry]], list[str]], keeps: Callable[[RowFile], bool]
     ) -> tuple[str, ...]:
@@ -95,17 +152,9 @@ class RowFolder:
 
         A file that has this name already stays if `keeps` says so. Raises CannotWrite; nothing was removed then, unless the disk failed.
         """
-        if not self._is_writable:
-            raise CannotWrite("the folder is not writable")
-        try:
-            with self._locked():
-                old = self.open(name) if (self.path / name).exists() else None
-                return () if old is not None and keeps(old) else self._write(name, writer, order)
-        except OSError as error:
-            self._is_writable = False
-            message = f"rows are kept in memory only from now on, {self.path} cannot be written: {error.strerror or error}"
-            self._tell(message)
-            raise CannotWrite(message) from error
+        with self._writing():
+            old = self.open(name) if (self.path / name).exists() else None
+            return () if old is not None and keeps(old) else self._write(name, writer, order)
 
     def _write(self, name: str, writer: RowWriter, order: Callable[[list[Entry]], list[str]]) -> tuple[str, ...]:
         others = {entry.name: entry for entry in self.entries() if entry.name != name}
@@ -131,19 +180,25 @@ class RowFolder:
         return tuple(victims)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Alone among the writers of all processes. What a killed writer left is removed. Raises OSError."""
+    def _writing(self) -> Iterator[None]:
+        """Alone among the writers of all processes. What a killed writer left is removed. Raises CannotWrite."""
         from filelock import FileLock, Timeout  # costs start-up time that runs without a disk tier need not pay
 
-        if not self.path.exists():
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self._is_writable:
+            raise CannotWrite("the folder is not writable")
         try:
+            if not self.path.exists():
+                self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             with FileLock(self.path / "lock", timeout=LOCK_TIMEOUT_S, mode=0o600):
                 for left in self.path.glob(f"*{TEMPORARY}"):
                     left.unlink(missing_ok=True)
                 yield
-        except Timeout as error:
-            raise OSError(0, f"another process holds its lock for more than {LOCK_TIMEOUT_S:.0f} s") from error
+        except (OSError, Timeout) as error:
+            self._is_writable = False
+            reason = "another process holds its lock" if isinstance(error, Timeout) else error.strerror or error
+            message = f"rows are kept in memory only from now on, {self.path} cannot be written: {reason}"
+            self._tell(message)
+            raise CannotWrite(message) from error
 
     def _tell(self, message: str) -> None:
         if message not in self._told:

@@ -20,3 +20,18 @@ class StoreStats:
     hits: int = 0
     hit_tokens: int = 0
     seconds_saved: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FolderStats:
+    """Of the disk tier, all models and all runs since it was cleared. `models`: fingerprints with rows in it."""
+
+    folder: str
+    models: int
+    spans: int
+    tokens: int
+    disk_bytes: int
+    disk_budget_bytes: int
+    hits: int
+    hit_tokens: int
+    seconds_saved: float

@@ -6,14 +6,16 @@ Rows handed out stay valid when the store drops them: a `Match` holds them.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from relaylite.errors import UsageError
 from relaylite.plan import Match
 from relaylite.rows import RowLayout, Rows, Tokens
 from relaylite.store.codec import PLAIN, Codec
-from relaylite.store.folder import RowFolder
+from relaylite.store.folder import CannotWrite, RowFolder
 from relaylite.store.gather import gather
+from relaylite.store.ledger import Ledger
 from relaylite.store.radix import Node
 from relaylite.store.stats import StoreStats
 from relaylite.store.tiers import Lost, Tiers
@@ -53,7 +55,9 @@ class Store:
         self._lock = threading.RLock()
         self._asked: set[Node] = set()  # nodes that matched since the last put
         self._hits = self._hit_tokens = 0
-        self._seconds_saved = 0.0
+        self._entered = Ledger()  # what the ledger on disk holds of this store
+        if rows_on_disk is not None:
+            self._tiers.foresight.learn(rows_on_disk.ledger().follows)
 
     def put(self, rows: Rows) -> None:
         """Keep `rows`; what is there already is not stored again. The arrays must not be written to afterwards."""
@@ -97,9 +101,14 @@ class Store:
                     continue
 
     def flush(self) -> None:
-        """Write to disk what is in memory only."""
+        """Write to disk what is in memory only, and enter in its ledger what hits saved since the last time."""
         with self._lock:
             self._tiers.flush()
+            total = Ledger(self._hits, self._hit_tokens, self._hit_tokens * self.token_seconds, self._tiers.foresight.seen())
+            if self._tiers.folder is not None and total != self._entered:
+                with suppress(CannotWrite):
+                    self._tiers.folder.add_to_ledger(total.minus(self._entered))
+                    self._entered = total
 
     def close(self) -> None:
         """The same; the store can be used on."""
@@ -124,7 +133,7 @@ class Store:
                 disk_budget_bytes=self._tiers.folder.budget_bytes if self._tiers.folder is not None else 0,
                 hits=self._hits,
                 hit_tokens=self._hit_tokens,
-                seconds_saved=self._seconds_saved,
+                seconds_saved=self._hit_tokens * self.token_seconds,
             )
 
     def _match(self, start: int, path: list[Node], first: int, n: int) -> Match:
@@ -135,7 +144,6 @@ class Store:
         self._asked.update(node for node in passed if node.end > first)
         self._hits += 1
         self._hit_tokens += n
-        self._seconds_saved += n * self.token_seconds
         return Match(start, rows, offset, n)
 
     def _keep(self, rows: Rows) -> bool:

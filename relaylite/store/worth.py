@@ -7,6 +7,7 @@ Both are counts with a prior, so that little evidence says little. Pure arithmet
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,12 +37,24 @@ class Foresight:
     def __init__(self) -> None:
         self.turns: dict[str, int] = defaultdict(int)
         self.follows: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        self._seen: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         self.last: str | None = None
+
+    def learn(self, follows: Mapping[str, Mapping[str, float]]) -> None:
+        """Add what earlier runs saw."""
+        for agent, after in follows.items():
+            for successor, n in after.items():
+                self.follows[agent][successor] += n
+
+    def seen(self) -> dict[str, dict[str, float]]:
+        """Which agent followed which how often, without what was learnt from earlier runs."""
+        return {agent: dict(after) for agent, after in self._seen.items()}
 
     def finish_turn(self, agent: str) -> None:
         """A turn of `agent` is over; hits are noted after it."""
         if self.last is not None:
             self.follows[self.last][agent] += 1
+            self._seen[self.last][agent] += 1
         self.turns[agent] += 1
         self.last = agent
 
@@ -65,7 +78,7 @@ class Foresight:
         """For each agent, the expected number of its turns from now on, nearer ones weighing more."""
         if self.last is None:
             return {}
-        agents = sorted(self.turns)
+        agents = sorted({*self.turns, *self.follows})
         n = len(agents)
         counts = np.array([[self.follows[a][b] + PRIOR_FOLLOWS / n for b in agents] for a in agents])
         steps = counts / counts.sum(axis=1, keepdims=True)
@@ -74,7 +87,7 @@ class Foresight:
 
     def _rate(self, uses: Uses, agent: str) -> float:
         """The share of this agent's turns that ask for the rows."""
-        now = self.turns[agent]
+        now = self.turns.get(agent, 0)
         n = now - uses.since.get(agent, 0)
         seen = (1 - FORGETTING**n) / (1 - FORGETTING)
         weight, then = uses.hits.get(agent, (0.0, now))

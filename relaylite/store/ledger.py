@@ -1,0 +1,57 @@
+"""`Ledger`: what outlives a process besides rows. How much hits saved, and which agents followed which. Plain values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+VERSION = 1
+Follows = Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Sums over all models. `follows`: agent → agent → how often the second ran after the first."""
+
+    hits: int = 0
+    hit_tokens: int = 0
+    seconds_saved: float = 0.0
+    follows: Follows = field(default_factory=dict)
+
+    def plus(self, other: Ledger) -> Ledger:
+        return Ledger(
+            self.hits + other.hits,
+            self.hit_tokens + other.hit_tokens,
+            self.seconds_saved + other.seconds_saved,
+            sums(self.follows, other.follows),
+        )
+
+    def minus(self, other: Ledger) -> Ledger:
+        return self.plus(Ledger(-other.hits, -other.hit_tokens, -other.seconds_saved, sums({}, other.follows, -1.0)))
+
+    def to_json(self) -> str:
+        return json.dumps({"version": VERSION, **asdict(self)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Ledger:
+        """What `to_json` wrote; nothing of a text that is damaged or newer, since it is of use only as a whole."""
+        try:
+            values = json.loads(text)
+            if values["version"] != VERSION:
+                return cls()
+            follows = {str(a): {str(b): float(n) for b, n in after.items()} for a, after in values["follows"].items()}
+            return cls(int(values["hits"]), int(values["hit_tokens"]), float(values["seconds_saved"]), follows)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+            return cls()
+
+
+def sums(a: Follows, b: Follows, factor: float = 1.0) -> dict[str, dict[str, float]]:
+    """`a + factor · b`, count by count."""
+    return {
+        first: {
+            second: a.get(first, {}).get(second, 0.0) + factor * b.get(first, {}).get(second, 0.0)
+            for second in sorted({*a.get(first, {}), *b.get(first, {})})
+        }
+        for first in sorted({*a, *b})
+    }
