@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from relaylite.agents import Agent as Agent
     from relaylite.api import Relay as Relay
+    from relaylite.attachments import Attachment as Attachment
+    from relaylite.attachments import read_attachment as read_attachment
     from relaylite.chain import Chain as Chain
     from relaylite.conversation import Round as Round
     from relaylite.errors import Cancelled as Cancelled
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Agent": "agents",
+    "Attachment": "attachments",
     "Cancelled": "errors",
     "CellMap": "metrics",
     "Chain": "chain",
@@ -49,6 +52,7 @@ _HOME = {
     "TurnMetrics": "metrics",
     "UsageError": "errors",
     "parse_policy": "policies",
+    "read_attachment": "attachments",
 }
 __all__ = sorted([*_HOME, "__version__"])
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from relaylite import transcript
 from relaylite.agents import Agent, choose_agents
+from relaylite.attachments import Attachment
 from relaylite.conversation import Round, messages_for
 from relaylite.errors import Cancelled, ContextOverflow, EngineBusy, EngineClosed, UsageError
 from relaylite.events import ChainFinished, ChainStarted, Event, Notice, PrefillDone, Turn, TurnFinished
@@ -74,17 +75,17 @@ class Chain:
 
     # running
 
-    def run(self, task: str) -> ChainResult:
+    def run(self, task: str, *, files: Iterable[Attachment] = ()) -> ChainResult:
         """Let all agents answer `task`. Raises what `stream` raises; `result` then holds what was written."""
         is_finished = False
-        for event in self.stream(task):
+        for event in self.stream(task, files=files):
             is_finished = isinstance(event, ChainFinished)
         if not is_finished:
             raise EngineClosed(_CLOSED_MEANWHILE)
         return self.result
 
-    def stream(self, task: str, *, stop_after: int | None = None) -> Generator[Event, None, None]:
-        """Events of the agents' answers to `task`, up to the agent at `stop_after` if that is given.
+    def stream(self, task: str, *, files: Iterable[Attachment] = (), stop_after: int | None = None) -> Generator[Event, None, None]:
+        """Events of the agents' answers to `task` and `files`, up to the agent at `stop_after` if that is given.
 
         Raises at once UsageError for an empty task, ContextOverflow if some agent's prompt cannot fit, EngineBusy while another run
         is not read to its end, EngineClosed. The iterator raises Cancelled after `cancel()`. Closing it half read cancels the turn.
@@ -92,7 +93,7 @@ class Chain:
         self._runner.check_free()
         if not task.strip():
             raise UsageError("the task is empty; write what the agents shall do")
-        round = Round(task)
+        round = Round(task, files=tuple(files))
         self._check_fits(round)
         return self._begin(round, stop_after)
 
@@ -207,6 +208,8 @@ class Chain:
     def _answers(self, run: Run, round: Round, end: int) -> Iterator[Event]:
         number = len(self.rounds) - 1
         yield ChainStarted(tuple(agent.name for agent in self.agents), self.effective_policy.label, number)
+        for warning in self._runner.take_warnings():
+            yield Notice(warning)
         refusal = self._runner.engine.info.relay_refusal
         if refusal and self.policy.use_spans:
             yield Notice(f"relaying is off for this model: {refusal}; running with policy prefix")

@@ -1,8 +1,8 @@
 """A conversation with a chain, and what each agent gets to see of it. Values in, messages out; runs nothing.
 
-An agent sees its own past: for each round the body that it was given and the answer that it gave. A body is the task, then the
-answers that it reads, in chain order under headers that are the same for every reader, then a closing line. So what agents share
-is the same run of tokens in each of their prompts, and what is new comes last.
+An agent sees its own past: for each round the body that it was given and the answer that it gave. A body is the attached files, the
+task, and the answers that the agent reads, in chain order under headers that are the same for every reader, then a closing line. So
+what agents share is the same run of tokens in each of their prompts, and what changes most comes last.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from relaylite.agents import Agent
+from relaylite.attachments import Attachment
 from relaylite.events import Turn
 from relaylite.messages import Answer, Message, Text
 
-HEADER = "\n\nAnswer of {agent}:\n\n"
+FILE_HEADER = "File {source}:\n\n"
+AFTER_FILE = "\n\n"
+ANSWER_HEADER = "\n\nAnswer of {agent}:\n\n"
 CLOSING = "\n\nNow it is your turn."
 
 
@@ -24,6 +27,7 @@ class Round:
 
     task: str
     turns: list[Turn] = field(default_factory=list)
+    files: tuple[Attachment, ...] = ()
 
 
 def messages_for(agents: Sequence[Agent], index: int, rounds: Sequence[Round]) -> list[Message]:
@@ -43,12 +47,15 @@ def messages_for(agents: Sequence[Agent], index: int, rounds: Sequence[Round]) -
 
 
 def _body(agent: Agent, round: Round, index: int) -> tuple[Text | Answer, ...]:
-    """The task, and what `agent` reads of the first `index` answers."""
+    """Files, task, and what `agent` reads of the first `index` answers."""
     first = {"task": index, "previous": max(index - 1, 0), "all": 0}[agent.reads]
     read = [turn for turn in round.turns[first:index] if turn.tokens]
-    body: list[Text | Answer] = [Text(round.task, "user")]
+    body: list[Text | Answer] = []
+    for file in round.files:
+        body += [Text(FILE_HEADER.format(source=file.source), "glue"), Text(file.text, "file", file.source), Text(AFTER_FILE, "glue")]
+    body.append(Text(round.task, "user"))
     for turn in read:
-        body += [Text(HEADER.format(agent=turn.agent), "glue"), _answer(turn)]
+        body += [Text(ANSWER_HEADER.format(agent=turn.agent), "glue"), _answer(turn)]
     return (*body, Text(CLOSING, "glue")) if read else tuple(body)
 
 

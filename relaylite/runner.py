@@ -81,6 +81,7 @@ class Runner:
         self._state = threading.Condition()
         self._run: Run | None = None
         self._is_closed = False
+        self._warnings = list(engine.info.warnings)
         self._process = os.getpid()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="relaylite-prefill")
 
@@ -90,6 +91,11 @@ class Runner:
 
     def is_running(self, run: Run | None) -> bool:
         return run is not None and self._run is run
+
+    def take_warnings(self) -> list[str]:
+        """What the user should know of this model; each once."""
+        warnings, self._warnings = self._warnings, []
+        return warnings
 
     @property
     def tokenizer(self) -> Tokenizer:

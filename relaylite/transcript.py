@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from relaylite.agents import Agent
+from relaylite.attachments import Attachment
 from relaylite.conversation import Round
 from relaylite.errors import UsageError
 from relaylite.events import Turn
@@ -54,7 +55,7 @@ def to_dict(transcript: Transcript, model: str, fingerprint: str) -> dict[str, A
         "policy": transcript.policy,
         "agents": [_agent_to_dict(agent) for agent in transcript.agents],
         "dropped_rounds": transcript.n_dropped,
-        "rounds": [{"task": round.task, "turns": [_turn_to_dict(turn) for turn in round.turns]} for round in transcript.rounds],
+        "rounds": [_round_to_dict(round) for round in transcript.rounds],
     }
 
 
@@ -90,6 +91,11 @@ def _agent_from(data: object) -> Agent:
     return Agent(_text(each, "name", "an agent"), instructions, reads, sampling, _text(each, "color", "an agent"))
 
 
+def _round_to_dict(round: Round) -> dict[str, Any]:
+    files = [{"source": file.source, "text": file.text} for file in round.files]
+    return {"task": round.task, "files": files, "turns": [_turn_to_dict(turn) for turn in round.turns]}
+
+
 def _turn_to_dict(turn: Turn) -> dict[str, Any]:
     return {
         "agent": turn.agent,
@@ -104,7 +110,10 @@ def _turn_to_dict(turn: Turn) -> dict[str, Any]:
 def _round_from(data: object, number: int, tokenizer: Tokenizer, keeps_ids: bool) -> Round:
     what = f"round {number + 1}"
     each = _mapping(data, what)
-    round = Round(_text(each, "task", what))
+    files = [_mapping(file, f"a file of {what}") for file in _list(each, "files", what)]
+    round = Round(
+        _text(each, "task", what), files=tuple(Attachment(_text(file, "source", what), _text(file, "text", what)) for file in files)
+    )
     for index, turn in enumerate(_list(each, "turns", what)):
         round.turns.append(_turn_from(_mapping(turn, f"an answer of {what}"), number, index, tokenizer, keeps_ids))
     return round

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fakes import FakeEngine
 
-from relaylite import Agent, ChainResult, Policy, Relay, Sampling, UsageError
+from relaylite import Agent, Attachment, ChainResult, Policy, Relay, Sampling, UsageError, read_attachment
 from relaylite.metrics import TtftParts, TurnMetrics
 
 PLAN = Agent("plan", "Make a plan.")
@@ -143,6 +143,18 @@ def test_rows_on_disk_outlive_the_relay(engine: FakeEngine, tmp_path: Path) -> N
     with Relay(engine=FakeEngine(), policy="prefix", store_bytes=10**8, store_folder=tmp_path / "rows") as relay:
         [turn] = relay.chain([PLAN]).run("Sort.").turns
     assert turn.metrics.computed_tokens == 1
+
+
+def test_attachments_are_read_or_refused_in_one_line(tmp_path: Path) -> None:
+    good, empty, binary = tmp_path / "a.md", tmp_path / "b.md", tmp_path / "c.bin"
+    good.write_text("\ufeffnaïve\n", encoding="utf-8")
+    empty.write_text(" \n")
+    binary.write_bytes(b"ab\xff")
+    assert read_attachment(good) == Attachment(str(good), "naïve\n")
+    for path, reason in ((empty, "it is empty"), (binary, "it is no UTF-8 text (byte 3)"), (tmp_path, "Is a directory")):
+        with pytest.raises(UsageError) as caught:
+            read_attachment(path)
+        assert str(caught.value) == f"cannot attach {path}: {reason}"
 
 
 def test_the_store_learns_what_a_token_costs(engine: FakeEngine) -> None:

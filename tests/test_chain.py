@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from fakes import FakeEngine
 
 from relaylite.agents import Agent
 from relaylite.api import Relay
+from relaylite.attachments import Attachment
 from relaylite.chain import Chain
 from relaylite.errors import ContextOverflow, NativeError, UsageError
 from relaylite.events import ChainFinished, ChainStarted, Event, Notice, Phase, PrefillDone, TextDelta, TurnFinished, TurnStarted
@@ -121,6 +123,25 @@ def test_agents_may_change_between_rounds(engine: FakeEngine) -> None:
 def test_an_agents_own_sampling_goes_before_the_chains(engine: FakeEngine) -> None:
     chain_on(engine, PLAN, Agent("code", "Write.", sampling={"temperature": 0.7}), temperature=0.2, max_tokens=9).run("Sort.")
     assert [(sampling.temperature, sampling.max_tokens) for sampling in engine.samplings] == [(0.2, 9), (0.7, 9)]
+
+
+def test_files_come_before_the_task_and_are_computed_once(engine: FakeEngine) -> None:
+    notes = Attachment("notes.md", "All lists hold whole numbers only, and none is longer than a hundred.")
+    engine.enqueue("the plan", "the code")
+    events = list(chain_on(engine, PLAN, CODE).stream("Sort.", files=[notes]))
+    body = f"user\nFile notes.md:\n\n{notes.text}\n\nSort."
+    assert all(body in prompt for prompt in prompts(engine))
+    parts = only(events, TurnStarted)[1].parts
+    assert [(part.source, part.text) for part in parts if part.kind == "file"] == [("notes.md", notes.text)]
+    [span] = [engine.tokenizer.text(engine.plans[1].tokens[s.start : s.end]) for s in engine.plans[1].of(Kind.SPAN)]
+    assert notes.text in span
+
+
+def test_a_file_stays_where_it_was_attached(engine: FakeEngine) -> None:
+    chain = chain_on(engine, PLAN)
+    chain.run("Read it.", files=[Attachment("a.txt", "alpha")])
+    chain.run("And now?")
+    assert prompts(engine)[1].count("File a.txt:\n\nalpha") == 1
 
 
 # events and figures
@@ -256,6 +277,13 @@ def test_what_a_policy_promises_holds_in_the_rows(engine: FakeEngine) -> None:
     chain.policy = PREFIX
     chain.run("Sort.")
     assert engine.exact_rows() == len(engine.plans[-1].tokens) + 2
+
+
+def test_what_is_to_be_known_of_a_model_is_said_once(engine: FakeEngine) -> None:
+    engine.info = replace(engine.info, warnings=("the context is larger than the model was trained for",))
+    relay = Relay(engine=engine, store_bytes=0)
+    texts = [[event.text for event in only(list(relay.chain([PLAN]).stream("Sort.")), Notice)] for _ in range(2)]
+    assert texts == [["the context is larger than the model was trained for"], []]
 
 
 def test_full_takes_nothing_over(engine: FakeEngine) -> None:

@@ -47,12 +47,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rectify": VALUES | {"native", "profile", "seam"},
     "selfcheck": VALUES | {"llama", "native", "seam"},
     "engine": VALUES | {"fingerprint", "llama", "native", "profile", "rectify", "seam", "selfcheck", "template", "textstream"},
-    "conversation": VALUES | {"agents", "messages"},
+    "attachments": {"errors"},
+    "conversation": VALUES | {"agents", "attachments", "messages"},
     "runner": VALUES | {"planner", "prompt", "seam"},
     "turn": VALUES | {"planner", "prompt", "runner", "seam"},
-    "transcript": VALUES | {"agents", "conversation", "prompt"},
+    "transcript": VALUES | {"agents", "attachments", "conversation", "prompt"},
     "result": VALUES,
-    "chain": VALUES | {"agents", "conversation", "messages", "process", "prompt", "result", "runner", "transcript", "turn"},
+    "chain": VALUES | {"agents", "attachments", "conversation", "messages", "process", "prompt", "result", "runner", "transcript", "turn"},
     "api": VALUES | {"agents", "catalog", "chain", "engine", "process", "runner", "seam", "store"},
 }
 DOORS = {  # outside thing → the only parts that may import it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import threading
 import time
 import weakref
@@ -185,6 +186,17 @@ def test_an_interrupt_keeps_the_partial_answer_and_frees_the_engine(engine: Fake
     assert chain.run("Again.").text == "Understood."
 
 
+def test_ctrl_c_during_prefill_is_acted_on_at_once(engine: FakeEngine, relay: Relay) -> None:
+    engine.prefill_gate.clear()
+    chain = relay.chain([PLAN])
+    threading.Thread(target=lambda: (engine.in_prefill.wait(SOON_S), os.kill(os.getpid(), signal.SIGINT))).start()
+    with pytest.raises(KeyboardInterrupt):
+        chain.run("Sort.")
+    assert not engine.in_prefill.is_set() and chain.rounds[0].turns == []
+    engine.prefill_gate.set()
+    assert [turn.text for turn in (list(chain.resume())[-1].turns)] == ["Understood."]
+
+
 def test_a_full_prefill_that_is_measured_can_be_cancelled(engine: FakeEngine, relay: Relay) -> None:
     chain = relay.chain([PLAN])
     chain.run("Sort.")
@@ -321,7 +333,7 @@ def test_run_does_not_take_a_stream_that_was_ended_for_a_finished_one(relay: Rel
     half = chain.stream("Sort.")
     next(half)
     half.close()
-    monkeypatch.setattr(chain, "stream", lambda task: half)
+    monkeypatch.setattr(chain, "stream", lambda task, **_: half)
     with pytest.raises(EngineClosed, match="while it was writing"):
         chain.run("Sort.")
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from relaylite.agents import Agent
 from relaylite.api import Relay
+from relaylite.attachments import Attachment
 from relaylite.errors import UsageError
 from relaylite.plan import Kind
 from relaylite.transcript import from_dict, spells, tokenizer_fingerprint
@@ -26,7 +27,7 @@ def saved_conversation(*answers: str) -> dict[str, Any]:
     engine = FakeEngine()
     engine.enqueue(*(answers or (LONG, "the code")))
     chain = Relay(engine=engine, policy="relay:fast", store_bytes=10**8).chain([PLAN, CODE])
-    chain.run("Merge two lists.")
+    chain.run("Merge two lists.", files=[Attachment("notes.md", "They are sorted.")])
     return json.loads(json.dumps(chain.to_dict()))
 
 
@@ -53,6 +54,7 @@ def test_what_was_saved_is_what_is_loaded() -> None:
         ("plan", 0, 0, LONG),
         ("code", 1, 0, "the code"),
     ]
+    assert chain.rounds[0].files == (Attachment("notes.md", "They are sorted."),)
     assert json.loads(json.dumps(chain.to_dict())) == data
 
 
