@@ -107,6 +107,7 @@ class Actions(Screen[None]):
             self.engine.cancel()
         elif bar.is_open:
             bar.close()
+            self.transcript.clear_mark()
         self.input.focus()
 
     def next_pause(self, index: int) -> int | None:
@@ -114,11 +115,11 @@ class Actions(Screen[None]):
         return min((place for place in self.pauses if index <= place < len(self.agents) - 1), default=None)
 
     def resume(self) -> None:
-        """Go on after a pause or a stop."""
+        """Go on after a pause, a stop or a failure."""
         last = self.conversation.rounds[-1] if self.conversation.rounds else None
         if last is not None and not self.refuse_while_busy():
             self.begin()
-            self.engine.resume(self.next_pause(len(last.turns)))
+            self.engine.resume(self.next_pause(sum(turn.is_kept for turn in last.turns)))
 
     def action_retry(self) -> None:
         last = self.conversation.last
@@ -126,16 +127,16 @@ class Actions(Screen[None]):
             self.retry(last)
 
     def action_retry_round(self) -> None:
-        if self.conversation.rounds and not self.refuse_while_busy():
-            self.engine.drop(0)
-            self.resume()
+        if self.conversation.rounds and self.conversation.rounds[-1].turns:
+            self.retry(self.conversation.rounds[-1].turns[0])
 
     def retry(self, record: TurnRecord) -> None:
         """Let that agent, and those after it, answer again."""
         if record.round != self.conversation.rounds[-1].number:
             self.notify("Only the last message's answers can be written again.", severity="warning")
         elif not self.refuse_while_busy():
-            self.engine.drop(record.index)
+            if record.is_kept:
+                self.engine.drop(record.index)
             self.resume()
 
     def action_measure(self) -> None:
@@ -163,6 +164,9 @@ class Actions(Screen[None]):
     def edit(self, record: TurnRecord) -> None:
         """Correct an answer; from then on its tokens are computed, not relayed."""
         if self.refuse_while_busy():
+            return
+        if not record.is_kept:
+            self.notify("There is no answer to correct; Ctrl+R lets the agent try again.", severity="warning")
             return
 
         def take(text: str | None) -> None:

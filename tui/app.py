@@ -12,8 +12,10 @@ from typing import ClassVar
 from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.timer import Timer
+from textual.widget import MountError
 
 from relaylite.agents import Agent
 from relaylite.config import Settings
@@ -86,9 +88,13 @@ class RelayApp(App[None]):
                 waiting.append(self.engine.reports.get_nowait())
             except Empty:
                 break
-        for report in joined(waiting):
-            await self.main.show_report(report)
-        self.main.tick()
+        try:
+            for report in joined(waiting):
+                await self.main.show_report(report)
+            self.main.tick()
+        except (NoMatches, MountError):
+            if self.is_running:
+                raise  # else the screen was taken down while a report was on its way
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         if screen is self.main:

@@ -15,7 +15,10 @@ FINISHED: tuple[State, ...] = ("done", "failed", "stopped")
 
 @dataclass(slots=True, eq=False)
 class TurnRecord:
-    """One agent's turn, from its start on. `text` grows while it is written; `full_ms` is a measured full prefill."""
+    """One agent's turn, from its start on. `text` grows while it is written; `full_ms` is a measured full prefill.
+
+    `is_kept`: the chain has this answer too; a turn that failed or was stopped before its first token is only shown.
+    """
 
     agent: str
     index: int
@@ -28,10 +31,12 @@ class TurnRecord:
     cells: CellMap | None = None
     finish_reason: str = ""
     was_edited: bool = False
+    is_kept: bool = False
     full_ms: float | None = None
 
     def finish(self, turn: Turn) -> None:
         """Take over the finished turn's values."""
+        self.is_kept = True
         self.text, self.finish_reason, self.was_edited = turn.text, turn.finish_reason, turn.was_edited
         self.parts, self.metrics = turn.parts or self.parts, turn.metrics
         self.cells = self.cells if turn.cells is None else turn.cells
@@ -96,9 +101,13 @@ class Conversation:
         """Remove a round and what follows, or its turns from `index` on; the removed records."""
         gone = [turn for turn in self.turns() if turn.round > round or (turn.round == round and (index is None or turn.index >= index))]
         self.rounds = [each for each in self.rounds if each.number < round or (each.number == round and index is not None)]
+        self.forget(gone)
+        return gone
+
+    def forget(self, gone: list[TurnRecord]) -> None:
+        """Remove these records."""
         for each in self.rounds:
             each.turns = [turn for turn in each.turns if turn not in gone]
-        return gone
 
     def load(self, rounds: Iterable[tuple[str, Iterable[Turn]]]) -> None:
         """Replace everything by rounds of finished turns."""

@@ -44,27 +44,27 @@ class EngineThread(threading.Thread):
         self._relay: RelayLike | None = None
         self._chain: ChainLike | None = None
         self._kept: dict[str, Any] | None = None  # a conversation that waits for the next model
-        self._stop = threading.Event()
+        self._cancel_asked = threading.Event()
 
     # -- what the app calls ------------------------------------------------------------------------------------------
 
     def open(self, model: str) -> None:
         """Fetch the model if need be, close the one before it, and open it; the conversation goes on."""
-        self._stop.clear()
+        self._cancel_asked.clear()
         self._put(partial(self._do_open, model))
 
     def send(self, task: str, stop_after: int | None) -> None:
         """Let the chain answer `task`; pause after the agent at `stop_after`."""
-        self._stop.clear()
+        self._cancel_asked.clear()
         self._put(partial(self._do_run, lambda chain: chain.stream(task, stop_after=stop_after)))
 
     def resume(self, stop_after: int | None) -> None:
-        self._stop.clear()
+        self._cancel_asked.clear()
         self._put(partial(self._do_run, lambda chain: chain.resume(stop_after)))
 
     def cancel(self) -> None:
         """Stop the running job within a second."""
-        self._stop.set()
+        self._cancel_asked.set()
         if self._chain is not None:
             self._chain.cancel()
 
@@ -80,7 +80,7 @@ class EngineThread(threading.Thread):
 
     def measure(self, round: int, index: int) -> None:
         """Prefill that turn's prompt in full, once, for comparison."""
-        self._stop.clear()
+        self._cancel_asked.clear()
         self._put(partial(self._guarded, partial(self._do_measure, round, index)))
 
     def save(self, path: Path) -> None:
@@ -132,7 +132,7 @@ class EngineThread(threading.Thread):
     def _do_open(self, model: str) -> None:
         def progress(progress: Progress) -> None:
             self._report(Opening(model, progress))
-            if self._stop.is_set():
+            if self._cancel_asked.is_set():
                 raise Cancelled("stopped")
 
         try:
@@ -167,7 +167,7 @@ class EngineThread(threading.Thread):
         try:
             for event in start(self._chain):
                 self._report(event)
-                if self._stop.is_set():  # a cancel that came before the chain had begun is not lost
+                if self._cancel_asked.is_set():  # a cancel that came before the chain had begun is not lost
                     self._chain.cancel()
         except Cancelled:
             self._report(RunEnded("stopped"))

@@ -120,6 +120,10 @@ class MainScreen(Actions):
         return bool(self.conversation.rounds) and self.conversation.rounds[-1].number == number
 
     async def _show_turn_started(self, report: TurnStarted) -> None:
+        lost = [turn for turn in self.conversation.rounds[-1].turns if not turn.is_kept]
+        if lost:  # a turn that failed makes room for its retry
+            self.conversation.forget(lost)
+            await self.transcript.drop([*lost])
         record = self.conversation.start_turn(report.agent, report.index, report.parts)
         self.current = record
         self.chain.set_state(report.index, record.state)
@@ -247,16 +251,26 @@ class MainScreen(Actions):
 
     @on(PromptInput.Sent)
     def _send(self, event: PromptInput.Sent) -> None:
-        if self.is_busy:
+        if self.is_busy or self.is_measuring:
             self.notify("The agents are still at work; Esc stops them.", severity="warning")
             return
         if self.info is None:
             self.notify("The model is not ready yet.", severity="warning")
             return
+        if not event.text.strip():
+            if self.can_resume:
+                self.resume()
+            return
         self._tasks.append(event.text)
         self.input.taken()
         self.begin()
         self.engine.send(event.text, self.next_pause(0))
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether agents have not answered the last message yet."""
+        rounds = self.conversation.rounds
+        return bool(rounds) and sum(turn.is_kept for turn in rounds[-1].turns) < len(self.agents)
 
     def begin(self) -> None:
         """A run starts: clock and status."""

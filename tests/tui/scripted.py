@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Sequence
 
 from fakes import FakeEngine
+from textual.pilot import Pilot
 
 from relaylite.agents import BUILT_IN, Agent
 from relaylite.api import Relay
@@ -52,3 +56,54 @@ def scripted_app(
     chosen = [agent if isinstance(agent, Agent) else KNOWN[agent] for agent in agents]
     opener = opener or ScriptedOpener(engine or FakeEngine())
     return RelayApp(Settings(), opener, KNOWN, chosen, policy, history or History(None))
+
+
+async def until(pilot: Pilot[None], condition: Callable[[], object], seconds: float = 20.0) -> None:
+    """Let the app work until the condition holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"not reached within {seconds} s: {inspect.getsource(condition).strip()}")
+        await pilot.pause(0.01)
+
+
+def drive(app: RelayApp, scenario: Callable[[Pilot[None]], Awaitable[None]], size: tuple[int, int] = (100, 30)) -> None:
+    """Start the app, wait for its model, and carry out the scenario. What the app raises is raised here."""
+
+    async def session() -> None:
+        async with app.run_test(size=size, notifications=True) as pilot:
+            await until(pilot, lambda: app.main.info is not None)
+            await scenario(pilot)
+        assert app.engine.close(5.0), "the engine's thread did not end"
+
+    asyncio.run(session())
+
+
+async def say(pilot: Pilot[None], text: str) -> None:
+    """Type a message and send it."""
+    app = pilot.app
+    assert isinstance(app, RelayApp)
+    app.main.input.focus()
+    app.main.input.insert(text)
+    await pilot.press("enter")
+
+
+async def ask(pilot: Pilot[None], text: str) -> None:
+    """Send a message and wait until every agent has answered, or the chain paused or stopped."""
+    app = pilot.app
+    assert isinstance(app, RelayApp)
+    before = len(app.conversation.rounds)
+    await say(pilot, text)
+    await until(pilot, lambda: len(app.conversation.rounds) > before)
+    await until(pilot, lambda: not app.main.is_busy)
+    await pilot.pause()
+
+
+def notices(app: RelayApp) -> list[str]:
+    """What the app told the user, oldest first."""
+    return [notice.message for notice in app._notifications]
+
+
+def screen_text(app: RelayApp) -> str:
+    """The characters on the screen, without colours."""
+    return "\n".join("".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips())

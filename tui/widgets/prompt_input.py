@@ -26,7 +26,7 @@ def teach_alt_enter() -> None:
 
 
 class PromptInput(TextArea):
-    """Posts `Sent`. A message that could not be sent is put back with `give_back`."""
+    """Posts `Sent`, also for an empty text. A message that could not be sent is put back with `give_back`."""
 
     BINDINGS = [
         Binding("enter", "send", "Send", show=False, priority=False),
@@ -63,8 +63,7 @@ class PromptInput(TextArea):
         self.scroll_cursor_visible()
 
     def action_send(self) -> None:
-        if self.text.strip():
-            self.post_message(self.Sent(self.text))
+        self.post_message(self.Sent(self.text))
 
     def action_new_line(self) -> None:
         self.insert("\n")

@@ -106,7 +106,7 @@ class Transcript(VerticalScroll, can_focus=False):
         await self._update_earlier()
 
     async def reveal(self, item: Round | TurnRecord, line: int = 0) -> Block | None:
-        """Scroll to a block, mounting it if need be, and to a line of its text; the block is focused."""
+        """Scroll to a block, mounting it if need be, and to a line of its text, which is marked. Focus stays where it is."""
         if item not in self._items:
             return None
         await self.show_earlier(self._items.index(item))
@@ -114,22 +114,32 @@ class Transcript(VerticalScroll, can_focus=False):
         if block is None:
             return None
         self.release_anchor()
-        block.focus(scroll_visible=False)
         target: Widget = block
         if isinstance(block, TurnBlock):
             if block.is_folded:
                 await block.action_toggle()
             target = (block.answer.block_at(line) if block.answer else None) or block
+        self.clear_mark()
+        target.add_class("hit")
         self.call_after_refresh(self.scroll_to_widget, target, animate=False, center=target is not block, top=target is block)
         return block
+
+    def clear_mark(self) -> None:
+        """Take the mark of the last `reveal` away."""
+        self.query(".hit").remove_class("hit")
 
     async def on_earlier_asked(self) -> None:
         await self.show_earlier()
 
     async def _update_earlier(self) -> None:
-        await self.query(Earlier).remove()
-        if self._first:
-            await self.mount(Earlier(Content(f"▲ {self._first} earlier blocks; Enter shows more")), before=0)
+        text = Content(f"▲ {self._first} earlier blocks; Enter shows more")
+        shown = next(iter(self.query(Earlier)), None)
+        if not self._first and shown is not None:
+            await shown.remove()
+        elif self._first and shown is None:
+            await self.mount(Earlier(text), before=0)
+        elif shown is not None:
+            shown.update(text)
 
     def _make(self, item: Round | TurnRecord) -> Block:
         if isinstance(item, Round):

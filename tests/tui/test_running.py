@@ -1,0 +1,257 @@
+"""Running the chain from the app: states, stopping, failing, retrying, pausing to correct, quitting."""
+
+from __future__ import annotations
+
+import threading
+
+from fakes import FakeEngine
+from scripted import ask, drive, notices, say, scripted_app, screen_text, until
+from textual.pilot import Pilot
+from textual.widgets import TextArea
+
+from relaylite.errors import NativeError
+from relaylite.policies import RELAY
+from relaylite.tui.screens.dialog import TextDialog
+
+
+def test_the_strip_says_who_waits_works_and_is_done() -> None:
+    engine = FakeEngine()
+    engine.enqueue("first answer", "second")
+    engine.token_gate.clear()
+    app = scripted_app(engine, ["plan", "code"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        assert app.main.chain.states == ["waiting", "waiting"]
+        await say(pilot, "go")
+        await until(pilot, lambda: app.main.chain.states[0] in ("reading", "writing"))
+        assert app.main.chain.states[1] == "waiting"
+        engine.token_gate.set()
+        await until(pilot, lambda: app.main.chain.states == ["done", "done"] and not app.main.is_busy)
+        engine.token_gate.clear()
+        await say(pilot, "again")
+        await until(pilot, lambda: app.main.chain.states[1] == "waiting")
+        engine.token_gate.set()
+
+    drive(app, scenario)
+
+
+def test_the_strip_shows_the_stages_of_reuse() -> None:
+    engine = FakeEngine()
+    engine.enqueue("an answer that is long enough to be relayed to the next agent")
+    app = scripted_app(engine, ["plan", "code"], policy=RELAY)
+    seen: set[str] = set()
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        chip = app.main.chain.chips[1]
+        show = chip.show
+        chip.show = lambda state, pauses: (seen.add(state), show(state, pauses))[1]  # type: ignore[method-assign]
+        await ask(pilot, "go")
+
+    drive(app, scenario)
+    assert {"reusing", "rectifying", "reading", "writing", "done"} <= seen
+
+
+def test_esc_stops_a_writing_agent_and_keeps_its_text() -> None:
+    engine = FakeEngine()
+    engine.enqueue("word " * 400)
+    engine.token_delay = 0.01
+    app = scripted_app(engine, ["plan", "code"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await say(pilot, "go")
+        await until(pilot, lambda: app.main.current is not None and app.main.current.n_tokens > 10)
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.main.is_busy)
+        record = app.conversation.last
+        assert record is not None and record.state == "stopped" and record.text.startswith("word word")
+        assert app.main.chain.states == ["stopped", "waiting"]
+        assert "stopped" in screen_text(app)
+
+    drive(app, scenario)
+
+
+def test_esc_stops_during_prefill_and_the_app_goes_on() -> None:
+    engine = FakeEngine()
+    engine.prefill_gate.clear()
+    app = scripted_app(engine, ["plan"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await say(pilot, "go")
+        await until(pilot, engine.in_prefill.is_set)
+        await pilot.press("escape")
+        await until(pilot, lambda: not app.main.is_busy)
+        engine.prefill_gate.set()
+        await ask(pilot, "once more")
+        assert app.conversation.last is not None and app.conversation.last.state == "done"
+
+    drive(app, scenario)
+
+
+def test_a_failing_turn_is_a_notice_and_the_app_lives_on() -> None:
+    engine = FakeEngine()
+    engine.fail("generate", NativeError("the backend [red]ran[/] out of memory"), after_tokens=2)
+    app = scripted_app(engine, ["plan"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await say(pilot, "go")
+        await until(pilot, lambda: notices(app))
+        assert "the backend [red]ran[/] out of memory" in notices(app)
+        assert "out of memory" in screen_text(app)
+        assert app.main.chain.states == ["failed"]
+        await ask(pilot, "again")
+        assert app.main.chain.states == ["done"]
+
+    drive(app, scenario)
+
+
+def test_a_defect_in_the_engine_is_a_notice_too() -> None:
+    engine = FakeEngine()
+    engine.fail("prefill", ZeroDivisionError("division by zero"))
+    app = scripted_app(engine, ["plan"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await say(pilot, "go")
+        await until(pilot, lambda: notices(app))
+        assert "ZeroDivisionError" in notices(app)[0]
+        await ask(pilot, "again")
+
+    drive(app, scenario)
+
+
+def test_a_message_that_is_refused_comes_back_into_the_input() -> None:
+    app = scripted_app(FakeEngine(n_ctx=1024), ["plan"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await say(pilot, "x" * 5000)
+        await until(pilot, lambda: notices(app))
+        assert "context" in notices(app)[0]
+        assert app.main.input.text == "x" * 5000
+        assert not app.conversation.rounds
+
+    drive(app, scenario)
+
+
+def test_retry_lets_one_agent_and_those_after_it_answer_again() -> None:
+    engine = FakeEngine()
+    engine.enqueue("plan one", "code one", "code two", "plan three", "code three")
+    app = scripted_app(engine, ["plan", "code"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await ask(pilot, "go")
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: [turn.text for turn in app.conversation.turns()] == ["plan one", "code two"])
+        await until(pilot, lambda: not app.main.is_busy)
+        app.main.transcript.blocks[1].focus()
+        await pilot.press("r")
+        await until(pilot, lambda: [turn.text for turn in app.conversation.turns()] == ["plan three", "code three"])
+        assert [block.source for block in app.main.transcript.blocks] == ["go", "plan three", "code three"]
+
+    drive(app, scenario)
+
+
+def test_retry_after_a_failure_runs_the_failed_agent() -> None:
+    engine = FakeEngine()
+    engine.enqueue("plan one", "code one")
+    engine.fail("prefill", NativeError("broken"))
+    app = scripted_app(engine, ["plan", "code"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await say(pilot, "go")
+        await until(pilot, lambda: app.main.chain.states[0] == "failed")
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: [turn.text for turn in app.conversation.turns()] == ["plan one", "code one"])
+
+    drive(app, scenario)
+
+
+def test_editing_the_last_message_takes_it_back_into_the_input() -> None:
+    engine = FakeEngine()
+    app = scripted_app(engine, ["plan"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await ask(pilot, "frist try")
+        await pilot.press("f8")
+        await until(pilot, lambda: not app.conversation.rounds)
+        assert app.main.input.text == "frist try"
+        app.main.input.load_text("first try")
+        await pilot.press("enter")
+        await until(pilot, lambda: [each.task for each in app.conversation.rounds] == ["first try"])
+        await until(pilot, lambda: not app.main.is_busy)
+        assert [block.source for block in app.main.transcript.blocks] == ["first try", "Understood."]
+
+    drive(app, scenario)
+
+
+def test_the_chain_pauses_and_a_corrected_answer_is_read_but_not_relayed() -> None:
+    engine = FakeEngine()
+    wrong = "the plan is to sort everything again and again, which is slow but simple to do"
+    engine.enqueue(wrong, "done as told")
+    app = scripted_app(engine, ["plan", "code"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        app.main.pauses = frozenset({0})
+        await ask(pilot, "go")
+        assert app.main.chain.states == ["done", "waiting"]
+        await pilot.press("f9")
+        await until(pilot, lambda: isinstance(app.screen, TextDialog))
+        app.screen.query_one(TextArea).load_text("merge them in one walk")
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: app.conversation.rounds[0].turns[0].was_edited)
+        assert "merge them in one walk" in screen_text(app) and "sort everything" not in screen_text(app)
+        app.main.input.focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: app.main.chain.states == ["done", "done"])
+        record = app.conversation.last
+        assert record is not None and record.cells is not None and record.metrics is not None
+        answer = next(part for part in record.parts if part.kind == "answer")
+        assert answer.text == "merge them in one walk"
+        assert record.metrics.span_tokens == 0, "edited text was relayed"
+        start = sum(len(part.tokens) for part in record.parts[: record.parts.index(answer)])
+        assert (record.cells.cells[:, start : start + len(answer.tokens)] == record.cells.NEW).all()
+
+    drive(app, scenario)
+
+
+def test_sending_while_the_agents_work_keeps_the_message() -> None:
+    engine = FakeEngine()
+    engine.token_gate.clear()
+    app = scripted_app(engine, ["plan"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await say(pilot, "go")
+        await until(pilot, engine.in_generate.is_set)
+        await say(pilot, "and this")
+        assert app.main.input.text == "and this"
+        assert any("Esc stops" in notice for notice in notices(app))
+        engine.token_gate.set()
+
+    drive(app, scenario)
+
+
+def test_quitting_while_the_model_works_ends_its_thread() -> None:
+    engine = FakeEngine()
+    engine.token_gate.clear()
+    app = scripted_app(engine, ["plan"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await say(pilot, "go")
+        await until(pilot, engine.in_generate.is_set)
+        await pilot.press("ctrl+q")
+
+    drive(app, scenario)
+    assert engine.is_closed
+    assert not [thread for thread in threading.enumerate() if thread.name == "relaylite-engine"]
+
+
+def test_ctrl_c_twice_quits() -> None:
+    engine = FakeEngine()
+    app = scripted_app(engine, ["plan"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await pilot.press("ctrl+c")
+        assert app._exit is False
+        assert any("Ctrl+C again" in notice for notice in notices(app))
+        await pilot.press("ctrl+c")
+        assert app._exit is True
+
+    drive(app, scenario)
