@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "planner": VALUES,
     "profile": VALUES | {"paths"},
     "store": VALUES | {"paths"},
+    "sessions": {"errors", "paths"},
     "devices": set(),
     "llama": VALUES,
     "native": VALUES | {"llama"},

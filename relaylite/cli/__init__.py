@@ -15,6 +15,7 @@ COMMANDS = {
     "chat": "Talk to a chain of agents.",
     "info": "Say what a model is and whether it can relay.",
     "models": "List, fetch, find and remove models.",
+    "sessions": "List and remove saved conversations.",
     "store": "Show, check or clear the rows kept on disk.",
     "agents": "List the agents that a chain can be made of.",
     "config": "Show every setting, its value and where that came from.",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from relaylite import sessions
 from relaylite.cli import options
 from relaylite.cli.narrator import Narrator
 from relaylite.cli.opening import open_relay
@@ -17,6 +18,7 @@ from relaylite.config import Settings
 from relaylite.errors import UsageError
 
 if TYPE_CHECKING:
+    from relaylite.api import Relay
     from relaylite.chain import Chain
 
 HELP = "/retry answers the last message anew, /policy NAME changes what is taken over, /quit ends; anything else goes to the agents"
@@ -24,28 +26,42 @@ HELP = "/retry answers the last message anew, /policy NAME changes what is taken
 
 @click.command("chat")
 @click.option("--plain", is_flag=True, help="Lines in, lines out, also on a terminal.")
+@click.option("--session", metavar="NAME", help="Go on with the conversation of this name, or begin it; kept after every answer.")
 @options.setting_options(*options.CHAIN, *options.MODEL)
 @options.talk_options
-def command(plain: bool, settings: Settings, quiet: bool, verbose: bool) -> int:
+def command(plain: bool, session: str | None, settings: Settings, quiet: bool, verbose: bool) -> int:
     """Talk to a chain of agents; each keeps its history.
 
-    On a terminal this opens an app. Elsewhere, or with --plain, each line read is a message.
+    On a terminal this opens an app. Elsewhere, or with --plain or --session, each line read is a message.
     """
-    if not plain and sys.stdin.isatty() and sys.stdout.isatty():
+    saved = sessions.load(session) if session else None
+    if not plain and not session and sys.stdin.isatty() and sys.stdout.isatty():
         from relaylite.tui import run_app
 
         return run_app(settings)
     output = Output(quiet=quiet)
     agents = chosen_agents(settings)
     with open_relay(settings, output, verbose=verbose) as relay:
-        return PlainChat(relay.chain(agents), output).run()
+        chain = _resumed(relay, saved, settings) if saved else relay.chain(agents)
+        return PlainChat(chain, output, keep=lambda: sessions.save(session, chain.to_dict()) if session else None).run()
+
+
+def _resumed(relay: Relay, saved: Mapping[str, Any], settings: Settings) -> Chain:
+    """The conversation as it was saved, but for agents and policy that flags name."""
+    chain = relay.chain_from_dict(saved)
+    if settings.sources.get("agents", "").startswith("--"):
+        chain.agents = chosen_agents(settings)
+    if settings.sources.get("policy", "").startswith("--"):
+        chain.policy = relay.policy
+    return chain
 
 
 class PlainChat:
     """Reads lines until they end. On a terminal Ctrl-C stops the answer and a mistake is only reported; elsewhere both end the chat."""
 
-    def __init__(self, chain: Chain, output: Output) -> None:
-        self._chain, self._output = chain, output
+    def __init__(self, chain: Chain, output: Output, *, keep: Callable[[], None]) -> None:
+        """`keep` is called when the conversation has changed."""
+        self._chain, self._output, self._keep = chain, output, keep
         self._is_interactive = sys.stdin.isatty()
         self._commands: dict[str, Callable[[str], None]] = {"help": self._help, "retry": self._retry, "policy": self._policy}
 
@@ -91,8 +107,11 @@ class PlainChat:
 
     def _answer(self, message: str) -> None:
         narrator = Narrator(self._output, self._chain.agents)
-        for event in events_of(self._chain, lambda: self._chain.stream(message)):
-            narrator.show(event)
+        try:
+            for event in events_of(self._chain, lambda: self._chain.stream(message)):
+                narrator.show(event)
+        finally:
+            self._keep()
 
     def _help(self, _: str) -> None:
         self._output.note(HELP)

@@ -1,0 +1,46 @@
+"""`relaylite sessions`: conversations that `relaylite chat --session NAME` keeps."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict
+
+import click
+
+from relaylite import sessions
+from relaylite.cli import options
+from relaylite.cli.terminal import Output
+
+FIRST_MESSAGE = 48  # characters of it that are shown
+
+
+@click.group("sessions", invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@options.json_option
+@click.pass_context
+def command(context: click.Context, as_json: bool) -> None:
+    """List saved conversations, the last one first."""
+    if context.invoked_subcommand is not None:
+        return
+    found = sessions.sessions()
+    if as_json:
+        click.echo(json.dumps([asdict(session) for session in found], ensure_ascii=False, indent=2))
+        return
+    output = Output()
+    if not found:
+        output.note("no sessions yet; `relaylite chat --session NAME` begins one")
+    width = max((len(session.name) for session in found), default=0)
+    for session in found:
+        changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.changed_s))
+        message = " ".join(session.first_message.split())
+        said = message if len(message) <= FIRST_MESSAGE else message[: FIRST_MESSAGE - 1] + "…"
+        rounds = f"{session.n_rounds} message{'' if session.n_rounds == 1 else 's'}" if session.agents else "damaged"
+        output.line(f"{session.name.ljust(width)}  {changed}  {rounds}  {','.join(session.agents)}  {said}".rstrip())
+
+
+@command.command("rm")
+@click.argument("name")
+def remove(name: str) -> None:
+    """Remove the conversation NAME."""
+    sessions.remove(name)
+    click.echo(f"removed {name}")

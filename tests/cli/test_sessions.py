@@ -1,0 +1,92 @@
+"""Conversations that go on another day: `relaylite chat --session` and `relaylite sessions`."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+import pytest
+from commands import Invoke, one_line
+from fakes import FakeEngine
+
+from relaylite import paths, sessions
+from relaylite.errors import RelayliteError, UsageError
+
+
+def test_a_session_goes_on_where_it_stopped(invoke: Invoke, engine: FakeEngine) -> None:
+    engine.enqueue("One.", "Two.")
+    assert invoke("chat", "-q", "-a", "plan", "--policy", "prefix", "--session", "work", input="first question\n").exit_code == 0
+    result = invoke("chat", "-q", "--session", "work", input="second question\n")
+    assert (result.exit_code, result.stdout) == (0, "## plan\nTwo.\n")
+    prompt = engine.tokenizer.text(engine.plans[-1].tokens)
+    assert prompt.index("first question") < prompt.index("One.") < prompt.index("second question")
+    assert engine.plans[-1].policy.name == "prefix"
+    assert sessions.sessions()[0].n_rounds == 2
+
+
+def test_flags_change_who_goes_on_and_how(invoke: Invoke, engine: FakeEngine) -> None:
+    engine.enqueue("One.", "Two.")
+    invoke("chat", "-q", "-a", "plan", "--policy", "prefix", "--session", "work", input="first\n")
+    result = invoke("chat", "-q", "-a", "review", "--policy", "full", "--session", "work", input="second\n")
+    assert result.stdout == "## review\nTwo.\n"
+    assert engine.plans[-1].policy.name == "full"
+
+
+def test_the_next_start_takes_over_rows_from_disk(invoke: Invoke, engine: FakeEngine) -> None:
+    engine.enqueue("One.", "Two.")
+    invoke("chat", "-q", "-a", "plan", "--session", "work", input="first question\n")
+    n_first = len(engine.plans[0].tokens)
+    invoke("chat", "-q", "--session", "work", input="second question\n")
+    prefix = next(iter(engine.plans[-1].segments))
+    assert prefix.kind.value == "prefix" and len(prefix) >= n_first
+
+
+def test_sessions_lists_the_last_changed_first_and_removes(invoke: Invoke, engine: FakeEngine) -> None:
+    for name in ("one", "two"):
+        invoke("chat", "-q", "-a", "plan,code", "--session", name, input=f"question of {name}\n")
+    (paths.sessions_folder() / "bad.json").write_text("{")
+    listed = {entry["name"]: entry for entry in json.loads(invoke("sessions", "--json").stdout)}
+    assert (listed["one"]["n_rounds"], listed["one"]["agents"], listed["one"]["first_message"]) == (1, ["plan", "code"], "question of one")
+    assert listed["bad"]["agents"] == []
+    assert "1 message  plan,code  question of two" in invoke("sessions").stdout
+    assert "damaged" in invoke("sessions").stdout
+    assert invoke("sessions", "rm", "one").stdout == "removed one\n"
+    result = invoke("sessions", "rm", "one")
+    assert result.exit_code == 2 and one_line(result) == "there is no session 'one'; known: bad, two"
+
+
+def test_without_sessions_the_list_says_how_to_begin_one(invoke: Invoke) -> None:
+    result = invoke("sessions")
+    assert (result.exit_code, result.stdout) == (0, "") and "relaylite chat --session NAME" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", ".hidden", "a b", "x" * 65, "a\n", "-rf"])
+def test_a_name_that_is_no_file_name_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="cannot name a session"):
+        sessions.load(name)
+    with pytest.raises(UsageError, match="cannot name a session"):
+        sessions.save(name, {})
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", '{"format": "other"}'])
+def test_a_damaged_session_is_one_line_and_stays(invoke: Invoke, engine: FakeEngine, content: str) -> None:
+    sessions.save("work", {})
+    (paths.sessions_folder() / "work.json").write_text(content)
+    result = invoke("chat", "-q", "-a", "plan", "--session", "work", input="hello\n")
+    assert result.exit_code == 2 and one_line(result) and engine.plans == []
+    assert (paths.sessions_folder() / "work.json").read_text() == content
+
+
+def test_only_the_user_may_read_and_saving_leaves_no_second_file() -> None:
+    sessions.save("work", {"a": 1})
+    sessions.save("work", {"a": 2})
+    assert sessions.load("work") == {"a": 2}
+    (file,) = paths.sessions_folder().iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_place_that_cannot_be_written_is_one_line() -> None:
+    (paths.ensure(paths.sessions_folder()) / "work.json").mkdir()
+    with pytest.raises(RelayliteError, match="session work is not saved"):
+        sessions.save("work", {})
+    assert [path.name for path in paths.sessions_folder().iterdir()] == ["work.json"]
