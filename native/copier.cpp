@@ -17,7 +17,7 @@ void Copier::copy(const std::vector<ggml_tensor *> & wanted) {
     const std::unordered_set<ggml_tensor *> needed = graph_.behind(wanted, cut_);
     for (ggml_tensor * node : graph_.nodes()) {
         if (needed.count(node) && node != cut_) {
-            ggml_graph_add_node(arena_.graph, copy_node(node));
+            ggml_build_forward_expand(arena_.graph, copy_node(node));  // counts leaves too; keeps the order, since sources stand before
         }
     }
 }

@@ -270,14 +270,16 @@ class Cells(_Handle):
     ) -> SliceResult:
         """Run layers `[first, end)` for the tokens at `positions` (ascending); relay.h's relay_slice.
 
-        `tokens` int32 `[n]` if first is 0, else `hidden` float32 `[n, n_embd]`. K and V are written for `[first, write_end)`, by default all.
+        `tokens` int32 `[n]` if first is 0, else `hidden` float32 `[n, n_embd]`. K and V are written for `[first, write_end)`, by
+        default for all layers that run.
         `want` names results: "hidden", "v", "attention", "mass" (of the last `n_probe` tokens), "logits".
         """
         first, end = layers
         n, info = len(positions), self.info
         probed = self.layers[end] if 0 <= end < info.n_layer else self.layers[0]
         shapes = {
-            "hidden": (n, info.n_embd), "v": (n, probed.v_width), "attention": (n, probed.n_attn), "mass": (len(self),), "logits": (info.n_vocab,),
+            "hidden": (n, info.n_embd), "v": (n, probed.v_width), "attention": (n, probed.n_attn), "mass": (len(self),),
+            "logits": (info.n_vocab,),
         }  # fmt: skip
         out = {name: np.empty(shapes[name], np.float32) for name in want}
         where = np.ascontiguousarray(positions, np.int32)
