@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from relaylite.errors import Cancelled, EngineClosed, ModelError, NativeError, R
 from relaylite.events import PhaseName
 from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH, FINISH_STOP, CellMap
 from relaylite.plan import Kind, Plan
-from relaylite.profile import load_profile
-from relaylite.rectify import Sweep
+from relaylite.profile import Profile, load_profile
+from relaylite.rectify import Pick, Sweep
 from relaylite.rows import RowLayout, Rows, Tokens
 from relaylite.sampling import Sampling
 from relaylite.seam import Delta, Memory, ModelInfo, Prefill
@@ -102,8 +102,8 @@ class Engine:
         self._live: list[int] = []
         self._exact_until = 0  # positions before this hold rows that llama.cpp computed behind exactly these tokens
         self._logits: native.F32 | None = None
-        self._states = self.profile.captures if refusal is None else {}
-        self._capture.watch({node: self._width(node) for node in self._states.values()})
+        self._pick: Pick | None = None
+        self._watch(self.profile.captures)
 
     # -- prompt ----------------------------------------------------------------------------------------------------
 
@@ -143,7 +143,7 @@ class Engine:
         self._live = plan.tokens.tolist()
         placed = time.perf_counter()
         on_phase("rectify")
-        sweep = Sweep(self._cells, plan, self.profile.parameters(plan.policy), self._read_states(len(plan.tokens)))
+        sweep = Sweep(self._cells, plan, self.profile.parameters(plan.policy), self._read_states(len(plan.tokens)), self._pick)
         sweep.select()
         selected = time.perf_counter()
         on_phase("suffix")
@@ -212,6 +212,10 @@ class Engine:
             self._cells.check(last)
 
     # -- captured states ---------------------------------------------------------------------------------------------
+
+    def _watch(self, captures: Mapping[str, str]) -> None:
+        self._states = dict(captures) if self.info.relay_refusal is None else {}
+        self._capture.watch({node: self._width(node) for node in self._states.values()})
 
     def _width(self, node: str) -> int:
         assert self._cells is not None
@@ -282,6 +286,16 @@ class Engine:
         del self._live[n:]
 
     # -- for measuring -----------------------------------------------------------------------------------------------------
+
+    def use(self, profile: Profile, *, pick: Pick | None = None, captures: Mapping[str, str] | None = None) -> None:
+        """Relay as `profile` says from now on, or recompute the span tokens that `pick` names and no others. Empties the live sequence.
+
+        `captures`: states to capture (name → graph node) instead of those that `profile` needs.
+        """
+        self._check_open()
+        self._forget()
+        self.profile, self._pick = profile, pick
+        self._watch(profile.captures if captures is None else captures)
 
     def logits(self) -> native.F32:
         """float32 `[n_vocab]` behind the prompt, before anything was generated."""

@@ -6,6 +6,7 @@ themselves are run by the native extension. docs/method.md says what is measured
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ from relaylite.profile import RelayParameters
 from relaylite.rows import Tokens
 
 Mask = npt.NDArray[np.bool_]
+Pick = Callable[[Plan], Tokens]  # positions of span tokens that are computed from their ids, in every layer, whatever they deviate
 
 
 def choose(deviation: F32, tau: float, max_share: float) -> Mask:
@@ -71,12 +73,16 @@ class Active:
 class Sweep:
     """One placed plan, from `select` (what is recomputed) to `fill` (the rows, and the logits of the last token).
 
-    `parameters` None recomputes nothing of the spans. `states`: captured vectors of the whole prompt, float16 `[n, width]`, NaN where
-    there are none. `new_states` afterwards: what was seen of tokens that had none, or whose rows were recomputed.
+    `parameters` None recomputes nothing of the spans; `pick` takes their place if given (the benchmark's baselines). `states`:
+    captured vectors of the whole prompt, float16 `[n, width]`, NaN where there are none. `new_states` afterwards: what was seen of
+    tokens that had none, or whose rows were recomputed.
     """
 
-    def __init__(self, cells: Cells, plan: Plan, parameters: RelayParameters | None, states: dict[str, F16]) -> None:
-        self._cells, self._plan, self._parameters, self._states = cells, plan, parameters, states
+    def __init__(
+        self, cells: Cells, plan: Plan, parameters: RelayParameters | None, states: dict[str, F16], pick: Pick | None = None
+    ) -> None:
+        self._cells, self._plan, self._states, self._pick = cells, plan, states, pick
+        self._parameters = parameters if pick is None else None
         self._n_layer = cells.info.n_layer
         self._active = Active(plan.positions(Kind.NEW))
         self._layer = 0  # that `_active` enters next
@@ -92,11 +98,12 @@ class Sweep:
         """Run new tokens up to the layer of detection, measure the spans there, and choose whom to recompute."""
         p = self._parameters
         spans = self._plan.positions(Kind.SPAN)
+        if self._pick is not None:
+            self._rebuild(self._pick(self._plan))
         if p is None or not len(spans):
             return
         stateless = self._without_states(spans, p)
-        self._active = self._active.merged(Active(stateless))
-        self._rebuilt = self._active.positions
+        self._rebuild(stateless)
         candidates = np.setdiff1d(spans, stateless)
         self._enter(p)
         entering = Active(candidates, self._captured(f"l_in-{p.l_start}", candidates) if p.l_start else None)
@@ -105,6 +112,11 @@ class Sweep:
         chosen = choose(deviation, p.tau, p.max_share)
         self._chosen = candidates[chosen]
         self._active = self._active.merged(entering.only(chosen))
+
+    def _rebuild(self, positions: Tokens) -> None:
+        """Compute these span tokens from their ids, in every layer."""
+        self._active = self._active.merged(Active(positions))
+        self._rebuilt = self._active.positions
 
     def _enter(self, p: RelayParameters) -> None:
         """Bring tokens without rows to `l_start`, where the others are taken up; their attention there is noted for later relays."""
