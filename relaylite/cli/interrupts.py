@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Generic, TypeVar
 
 GRACE_S = 3.0  # how long cancelled work may take to end before the process leaves without it
+POLL_S = 0.1  # a signal that the system gives to another thread does not wake the main thread; its handler runs at the next poll
 
 News = TypeVar("News")
 _END = object()
@@ -75,9 +76,9 @@ class Work(Generic[News]):
         deadline = float("inf")
         while True:
             try:
-                item = self._queue.get(timeout=min(deadline - time.monotonic(), 3600) if self._signals else 3600)
-            except (Empty, ValueError):
-                if self._signals:
+                item = self._queue.get(timeout=POLL_S)
+            except Empty:
+                if time.monotonic() > deadline:
                     raise self._interrupt() from None
                 continue
             if item is _END:
