@@ -32,11 +32,10 @@ std::vector<std::vector<std::vector<int32_t>>> cache_orders(const Layers & layer
     for (int32_t il = 0; il < (int32_t) layers.all.size(); ++il) {
         groups[layers.all[il].group].push_back(il);
     }
-    std::vector<std::vector<std::vector<int32_t>>> orders = {groups};
-    if (n_caches == 2) {
-        orders.push_back({groups[1], groups[0]});
+    if (n_caches < 2) {
+        return {groups};
     }
-    return orders;
+    return {{groups[1], groups[0]}, groups};  // layer 0 has the window in the models seen so far
 }
 
 // The state of an empty sequence: magic, sequence id, then streams and cell count of every cache. Returns how many caches there are.

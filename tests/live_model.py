@@ -39,9 +39,9 @@ class LiveModel:
         return np.random.default_rng(seed).integers(20, self.model.vocab.n_tokens - 20, n).astype(np.int32)
 
     def decode(self, tokens: Tokens | Sequence[int], *, batch: int | None = None) -> npt.NDArray[np.float32]:
-        """llama_decode behind the live sequence, `batch` tokens at a time; logits of the last."""
+        """llama_decode behind the live sequence, `batch` tokens at a time (as many as fit by default); logits of the last."""
         ids = np.asarray(tokens, np.int32)
-        step = batch or len(ids)
+        step = batch or self.cells.info.n_batch
         for start in range(0, len(ids), step):
             part, n = ids[start : start + step], len(self.cells)
             self.cells.mark(n + len(part) - 1)
