@@ -7,8 +7,8 @@ and says nothing about whether llama.cpp knows the architecture.
 from __future__ import annotations
 
 import mmap
-import os
 import re
+import stat
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -130,16 +130,15 @@ def _damaged(path: Path, what: str) -> ModelError:
 def read_model_file(path: Path) -> ModelFile:
     """The header of `path`, checked: what it describes fits the file. Raises ModelError in one line that says what is wrong."""
     try:
-        if path.is_dir():
+        status = path.stat()
+        if stat.S_ISDIR(status.st_mode):
             raise ModelError(f"{path} is a folder; name the GGUF file in it")
-        with path.open("rb") as file:
-            n_bytes = os.fstat(file.fileno()).st_size
-            if not path.is_file():
-                raise ModelError(f"{path} is not a regular file; name a GGUF file")
-            if n_bytes == 0:
-                raise ModelError(f"{path} is empty; download it again")
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                found = _read(data, path, n_bytes)
+        if not stat.S_ISREG(status.st_mode):
+            raise ModelError(f"{path} is not a regular file; name a GGUF file")
+        if status.st_size == 0:
+            raise ModelError(f"{path} is empty; download it again")
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            found = _read(data, path, len(data))
     except FileNotFoundError as error:
         raise ModelError(f"there is no file {path}; `relaylite models list` shows models that can be fetched") from error
     except PermissionError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -19,6 +19,7 @@ class Hub:
     files: dict[str, bytes] = field(default_factory=dict)
     cut_after: int | None = None
     corrupt: bool = False
+    stall: threading.Event | None = None  # set: sends half of each body, then nothing until the event
     refuse: tuple[int, str] | None = None  # status and X-Error-Code of every answer
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)  # method, path, Range
     url: str = ""
@@ -70,7 +71,14 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             if asked:
                 self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
             self.end_headers()
-            if with_body:
+            with suppress(ConnectionError):  # a download that was stopped
+                self.send_body(body, with_body)
+
+        def send_body(self, body: bytes, with_body: bool) -> None:
+            if with_body and hub.stall:
+                self.wfile.write(body[: len(body) // 2])
+                hub.stall.wait(30)
+            elif with_body:
                 self.wfile.write(body if hub.cut_after is None else body[: hub.cut_after])
                 self.close_connection = hub.cut_after is not None
 

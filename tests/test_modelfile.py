@@ -76,6 +76,11 @@ def test_device() -> None:
     assert "not a regular file" in message(Path("/dev/null"))
 
 
+def test_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m.gguf")
+    assert "not a regular file" in message(tmp_path / "m.gguf")
+
+
 def test_empty(tmp_path: Path) -> None:
     (tmp_path / "m.gguf").touch()
     assert "is empty" in message(tmp_path / "m.gguf")

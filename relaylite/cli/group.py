@@ -13,6 +13,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -22,7 +23,7 @@ from relaylite.cli import interrupts
 from relaylite.cli.terminal import fit_for_terminal
 from relaylite.errors import RelayliteError
 
-FAILED, USAGE, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 130, 141, 143
+FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 
 
 class CommandGroup(click.Group):
@@ -49,6 +50,9 @@ class CommandGroup(click.Group):
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         """Run and exit. An integer that a command returns is the exit code."""
         extra["standalone_mode"] = False
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            if getattr(sys, name) is None:  # closed by who started us
+                setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))
         with _terminable():
             code = _guarded(lambda: super(CommandGroup, self).main(args, prog_name or "relaylite", **extra))
         if interrupts.is_any_running():  # a native call that did not stop in time: nothing may be torn down under it
@@ -81,7 +85,7 @@ def _guarded(work: Callable[[], Any]) -> int:
     except BrokenPipeError:
         # What reads our output is gone. Python flushes stdout once more at exit: let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
-        return PIPE_CLOSED
+        return FAILED
     except MemoryError:
         return _say("out of memory; use a smaller model or context", FAILED)
     except OSError as error:

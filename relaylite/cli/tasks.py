@@ -16,7 +16,7 @@ def read_task(argument: str | None, file: Path | None) -> str:
         task = _decoded(_read(file), str(file))
     elif argument not in (None, "-"):
         task = argument or ""
-    elif sys.stdin is None or (sys.stdin.isatty() and argument is None and file is None):
+    elif sys.stdin.isatty() and argument is None and file is None:
         raise UsageError("there is no task; give it as an argument, with --task-file, or on standard input")
     else:
         task = _decoded(sys.stdin.buffer.read(), "standard input")
