@@ -15,22 +15,22 @@ from typing import Any
 import numpy as np
 
 from relaylite import fingerprint, llama, native, selfcheck
-from relaylite.errors import Cancelled, EngineClosed, ModelError, NativeError, RelayliteError, UsageError
+from relaylite.errors import EngineClosed, ModelError, UsageError
 from relaylite.events import PhaseName
-from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH, FINISH_STOP, CellMap
+from relaylite.metrics import CellMap
 from relaylite.plan import Kind, Plan
 from relaylite.profile import Profile, load_profile
 from relaylite.rectify import Pick, Sweep
-from relaylite.rows import RowLayout, Rows, Tokens
+from relaylite.rows import RowLayout, Rows
 from relaylite.sampling import Sampling
 from relaylite.seam import Delta, Memory, ModelInfo, Prefill
+from relaylite.sequence import LiveSequence
 from relaylite.template import ChatTemplate, read_template
-from relaylite.textstream import TextStream
+from relaylite.writer import Writer
 
 MAX_BATCH = 512
 MAX_CONTEXT = 1 << 22
-UNLIMITED = 1 << 30
-ABORTED = 2  # llama_decode
+CONTEXT_PADDING = 256  # llama.cpp rounds a context up to a multiple of it
 OnPhase = Callable[[PhaseName], None]
 
 
@@ -74,38 +74,22 @@ class Engine:
         self._opened = opened
         self._stop = keep(native.Stop())
         self._model = keep(_load_model(path, options))
-        self._capture = keep(native.Capture(max(options.n_ctx, 256) + 256))
-        self._context = keep(
-            llama.Context(
-                self._model,
-                llama.ContextOptions(
-                    options.n_ctx, MAX_BATCH, n_threads, options.type_k, options.type_v,
-                    eval_callback=(native.Capture.callback, self._capture.address),
-                    abort_callback=(native.Stop.callback, self._stop.address),
-                ),
-            )
-        )  # fmt: skip
-        self._cells, refusal = _open_cells(self._context, n_threads, self._stop)
-        if self._cells is not None:
-            keep(self._cells)
-        vocab = self._model.vocab
-        self.tokenizer = vocab
-        self.template = ChatTemplate(
-            read_template(options.chat_template, self._model.chat_template or ""), bos_text=vocab.bos_text, eos_text=vocab.eos_text
-        )
+        capture = keep(native.Capture(options.n_ctx + CONTEXT_PADDING))
+        self._context = keep(llama.Context(self._model, _context_options(options, n_threads, capture, self._stop)))
+        cells, refusal = _open_cells(self._context, n_threads, self._stop, keep)
+        self.tokenizer = self._model.vocab
+        template = read_template(options.chat_template, self._model.chat_template or "")
+        self.template = ChatTemplate(template, bos_text=self.tokenizer.bos_text, eos_text=self.tokenizer.eos_text)
         weights = fingerprint.of_file(path)
         self.profile = load_profile(weights, self._model.n_layer).overridden(options.relay)
-        self.layout = _layout(self._cells, weights, options)
+        self.layout = _layout(cells, weights, options)
         self.info = _info(self._model, self._context, self.layout, refusal)
         self.finish_reason = ""
         self.answer_tokens: tuple[int, ...] = ()
-        self._live: list[int] = []
-        self._exact_until = 0  # positions before this hold rows that llama.cpp computed behind exactly these tokens
-        self._logits: native.F32 | None = None
+        self._sequence = LiveSequence(self._context, cells, capture, self._stop)
+        self._sequence.watch({} if refusal else self.profile.captures)
         self._pick: Pick | None = None
-        self._watch(self.profile.captures)
-
-    # -- prompt ----------------------------------------------------------------------------------------------------
+        self._logits: native.F32 | None = None  # of the prompt's last token, where llama.cpp did not compute it
 
     def prefill(self, plan: Plan, on_phase: OnPhase) -> Prefill:
         """Replace the live sequence by the plan's; see `EngineLike.prefill`."""
@@ -116,176 +100,54 @@ class Engine:
         try:
             return self._sweep(plan, on_phase) if plan.count(Kind.SPAN) else self._compute(plan, on_phase)
         except BaseException:
-            self._forget()
+            self._sequence.forget()
             raise
 
     def _compute(self, plan: Plan, on_phase: OnPhase) -> Prefill:
         """Prefix rows in place, everything else by llama.cpp itself."""
-        started = time.perf_counter()
+        clock = _Clock()
         on_phase("place")
-        n_placed = self._place(plan, with_gaps=False)
-        placed = time.perf_counter()
+        n_placed = self._sequence.place(plan, with_gaps=False)
+        place_ms = clock.lap()
         on_phase("suffix")
-        self._decode_all(plan.tokens, n_placed)
         self._logits = None
-        self._live = plan.tokens.tolist()
+        self._sequence.compute(plan.tokens[n_placed:])
         cells = np.full((self.layout.n_layer, len(plan.tokens)), CellMap.NEW, np.uint8)
         cells[:, :n_placed] = CellMap.PREFIX
-        deviation = np.full(len(plan.tokens), np.nan, np.float32)
-        return Prefill(_ms(started, placed), 0.0, _ms(placed, time.perf_counter()), CellMap(cells, deviation))
+        return Prefill(place_ms, 0.0, clock.lap(), CellMap(cells, np.full(len(plan.tokens), np.nan, np.float32)))
 
     def _sweep(self, plan: Plan, on_phase: OnPhase) -> Prefill:
         """All rows in place with gaps for new tokens, then one sweep over the layers that fills and repairs them."""
-        assert self._cells is not None
-        started = time.perf_counter()
+        clock = _Clock()
         on_phase("place")
-        self._place(plan, with_gaps=True)
-        self._live = plan.tokens.tolist()
-        placed = time.perf_counter()
+        self._sequence.place(plan, with_gaps=True)
+        place_ms = clock.lap()
         on_phase("rectify")
-        sweep = Sweep(self._cells, plan, self.profile.parameters(plan.policy), self._read_states(len(plan.tokens)), self._pick)
+        assert self._sequence.cells is not None
+        states = self._sequence.read_states(len(plan.tokens))
+        sweep = Sweep(self._sequence.cells, plan, self.profile.parameters(plan.policy), states, self._pick)
         sweep.select()
-        selected = time.perf_counter()
+        rectify_ms = clock.lap()
         on_phase("suffix")
         self._logits = sweep.fill()
         for name, (positions, vectors) in sweep.new_states.items():
-            self._write_states(name, positions, vectors)
-        return Prefill(_ms(started, placed), _ms(placed, selected), _ms(selected, time.perf_counter()), sweep.cell_map())
-
-    def _place(self, plan: Plan, *, with_gaps: bool) -> int:
-        """Bring the live sequence to the plan's prefix, or with gaps to all its positions. Returns the positions now held."""
-        segments = plan.segments if with_gaps else [s for s in plan.segments[:1] if s.kind is Kind.PREFIX]
-        keep = self._kept_prefix(plan)
-        self._truncate(keep)
-        placements, position = [], 0
-        for segment in segments:
-            start = max(segment.start, keep)
-            if start < segment.end:
-                match = segment.match
-                first = 0 if match is None else match.offset + start - match.start
-                delta = 0 if match is None else start - (match.rows.position + first)
-                placements.append(native.Placement(segment.end - start, None if match is None else match.rows, first, delta))
-                if match is not None:
-                    self._keep_states(start, match.rows, first, segment.end - start)
-            position = segment.end
-        if placements and self._cells is not None:
-            self._cells.append(placements)
-        return position
-
-    def _kept_prefix(self, plan: Plan) -> int:
-        """Leading positions of the live sequence that stay. Notes how far rows are exact once the plan is carried out."""
-        segment = plan.segments[0]
-        rows, n = (None, 0) if segment.match is None else (segment.match.rows, segment.end)
-        n_exact = 0 if rows is None else min(rows.n_exact, n)
-        keep = _common(self._live[: self._length()], plan.tokens[:n])
-        if n_exact > self._exact_until:
-            keep = min(keep, self._exact_until)
-        is_exact = max(keep, n_exact) == n and keep <= self._exact_until
-        first_span = next((s.start for s in plan.of(Kind.SPAN)), UNLIMITED)
-        self._exact_until = first_span if is_exact else min(max(keep, n_exact), self._exact_until if keep else n)
-        return keep
-
-    def _truncate(self, position: int) -> None:
-        if position == 0:
-            self._context.clear()
-        elif self._cells is not None:
-            self._cells.truncate(position)
-        if self._states:
-            self._capture.seek(position)
-
-    def _decode_all(self, tokens: Tokens, start: int) -> None:
-        """Compute tokens `[start, n)` of the prompt by llama.cpp itself, in batches."""
-        for first in range(start, len(tokens), MAX_BATCH):
-            self._decode(tokens[first : first + MAX_BATCH].tolist(), first)
-
-    def _decode(self, tokens: list[int], position: int) -> None:
-        last = position + len(tokens) - 1
-        is_watched = self._cells is not None and len(tokens) > 1
-        if self._cells is not None and is_watched:
-            self._cells.mark(last)
-        code = self._context.decode(tokens, position)
-        if code == ABORTED or self._stop.is_set:
-            raise Cancelled("stopped")
-        if code != 0:
-            raise NativeError(f"llama.cpp could not compute {len(tokens)} tokens at position {position} (code {code}): {llama.last_error()}")
-        if self._cells is not None and is_watched:
-            self._cells.check(last)
-
-    # -- captured states ---------------------------------------------------------------------------------------------
-
-    def _watch(self, captures: Mapping[str, str]) -> None:
-        self._states = dict(captures) if self.info.relay_refusal is None else {}
-        self._capture.watch({node: self._width(node) for node in self._states.values()})
-
-    def _width(self, node: str) -> int:
-        assert self._cells is not None
-        return self._cells.info.n_attn if node.startswith("kqv_out") else self._cells.info.n_embd
-
-    def _keep_states(self, start: int, rows: Rows, first: int, n: int) -> None:
-        for name, node in self._states.items():
-            vectors = rows.states.get(name)
-            if vectors is not None:
-                self._capture.write(node, start, vectors[first : first + n])
-
-    def _read_states(self, n: int) -> dict[str, native.F16]:
-        return {name: self._capture.read(node, 0, n) for name, node in self._states.items()}
-
-    # -- answer --------------------------------------------------------------------------------------------------------
+            self._sequence.write_states(name, positions, vectors)
+        return Prefill(place_ms, rectify_ms, clock.lap(), sweep.cell_map())
 
     def generate(self, sampling: Sampling) -> Generator[Delta, None, None]:
         """Sample an answer behind the prompt; see `EngineLike.generate`."""
         self._check_open()
-        sampler = llama.Sampler(sampling, self.tokenizer.n_tokens)
-        text = TextStream(sampling.stop)
-        answer: list[int] = []
-        n_prompt = len(self._live)
-        self.finish_reason, self.answer_tokens = FINISH_CANCELLED, ()
+        writer = Writer(self._sequence, self._context, self.tokenizer, self._stop, sampling)
+        logits, self._logits = self._logits, None
         try:
-            if sampling.repeat_penalty != 1.0:
-                for token in self._live[-llama.Sampler.PENALTY_LAST_N :]:
-                    sampler.accept(token)
-            yield from self._write(sampler, text, answer, sampling.max_tokens)
+            yield from writer.deltas(logits)
         finally:
-            sampler.close()
-            self.answer_tokens = tuple(answer[: text.n_kept] if text.is_stopped else answer)
-            self._cut_answer(n_prompt + len(self.answer_tokens))
+            self.finish_reason, self.answer_tokens = writer.finish_reason, writer.tokens
 
-    def _write(self, sampler: llama.Sampler, text: TextStream, answer: list[int], max_tokens: int) -> Generator[Delta, None, None]:
-        while True:
-            if len(answer) == max_tokens or len(self._live) >= self.info.n_ctx:
-                self.finish_reason = FINISH_LENGTH
-                break
-            self._check_stop()
-            started = time.perf_counter()
-            token = sampler.sample(self._context) if self._logits is None else sampler.sample_from(self._logits)
-            sample_ms = _ms(started, time.perf_counter())
-            self._logits = None
-            if self.tokenizer.is_eog(token):
-                self.finish_reason = FINISH_STOP
-                yield Delta(text.finish(), token, sample_ms)
-                return
-            answer.append(token)
-            shown = text.feed(self.tokenizer.piece(token))
-            if text.is_stopped:
-                self.finish_reason = FINISH_STOP
-                yield Delta(shown, token, sample_ms)
-                return
-            yield Delta(shown, token, sample_ms)
-            if len(answer) != max_tokens and len(self._live) + 1 < self.info.n_ctx:
-                self._check_stop()
-                self._decode([token], len(self._live))
-                self._live.append(token)
-        rest = text.finish()
-        if rest:
-            yield Delta(rest, answer[-1], 0.0)
-
-    def _cut_answer(self, n: int) -> None:
-        """Rows behind a stop string are not kept."""
-        if self._cells is not None and n < len(self._cells):
-            self._cells.truncate(n)
-        del self._live[n:]
-
-    # -- for measuring -----------------------------------------------------------------------------------------------------
+    def harvest(self, origin: str) -> Rows:
+        """Rows of everything in the live sequence, with captured states."""
+        self._check_open()
+        return self._sequence.rows(self.layout, origin)
 
     def use(self, profile: Profile, *, pick: Pick | None = None, captures: Mapping[str, str] | None = None) -> None:
         """Relay as `profile` says from now on, or recompute the span tokens that `pick` names and no others. Empties the live sequence.
@@ -293,45 +155,24 @@ class Engine:
         `captures`: states to capture (name → graph node) instead of those that `profile` needs.
         """
         self._check_open()
-        self._forget()
         self.profile, self._pick = profile, pick
-        self._watch(profile.captures if captures is None else captures)
+        if self.info.relay_refusal is None:
+            self._sequence.watch(profile.captures if captures is None else captures)
 
     def logits(self) -> native.F32:
         """float32 `[n_vocab]` behind the prompt, before anything was generated."""
         return self._context.logits() if self._logits is None else self._logits
 
     def follow(self, tokens: list[int]) -> native.F32:
-        """Append `tokens` (at most 512) to the live sequence in one batch. Returns float32 `[n, n_vocab]`, the logits behind each of them."""
+        """Append `tokens` (at most 512) in one batch. Returns float32 `[n, n_vocab]`, the logits behind each of them."""
         self._check_open()
-        position = len(self._live)
-        if self._context.decode(tokens, position, all_logits=True) != 0:
-            self._forget()
-            raise NativeError(f"llama.cpp could not compute {len(tokens)} tokens at position {position}: {llama.last_error()}")
-        self._live += tokens
         self._logits = None
+        try:
+            self._sequence.decode(tokens, all_logits=True)
+        except BaseException:
+            self._sequence.forget()
+            raise
         return self._context.all_logits(len(tokens))
-
-    # -- rows ------------------------------------------------------------------------------------------------------------
-
-    def harvest(self, origin: str) -> Rows:
-        """Rows of everything in the live sequence, with captured states."""
-        self._check_open()
-        n = self._length() if self._cells is not None else 0
-        return Rows(
-            tokens=np.array(self._live[:n], np.int32),
-            position=0,
-            n_exact=min(self._exact_until, n),
-            data=np.empty(0, np.uint8) if self._cells is None else self._cells.read(0, n),
-            layout=self.layout,
-            states=self._read_states(n),
-            origin=origin,
-        )
-
-    def _length(self) -> int:
-        return min(self._context.length(), len(self._live))
-
-    # -- life --------------------------------------------------------------------------------------------------------------
 
     def cancel(self) -> None:
         """From any thread: what runs ends within a graph node."""
@@ -346,18 +187,32 @@ class Engine:
         """Free context and model; a second time it does nothing."""
         _close_all(self._opened)
 
-    def _forget(self) -> None:
-        self._context.clear()
-        self._live, self._logits, self._exact_until = [], None, 0
-
     def _check_open(self) -> None:
         if not self._opened:
             raise EngineClosed("the engine was closed")
 
-    def _check_stop(self) -> None:
-        self._check_open()
-        if self._stop.is_set:
-            raise Cancelled("stopped")
+
+class _Clock:
+    """Milliseconds since it was made or last asked."""
+
+    def __init__(self) -> None:
+        self._at = time.perf_counter()
+
+    def lap(self) -> float:
+        before, self._at = self._at, time.perf_counter()
+        return (self._at - before) * 1e3
+
+
+def _context_options(options: EngineOptions, n_threads: int, capture: native.Capture, stop: native.Stop) -> llama.ContextOptions:
+    return llama.ContextOptions(
+        options.n_ctx,
+        MAX_BATCH,
+        n_threads,
+        options.type_k,
+        options.type_v,
+        eval_callback=(native.Capture.callback, capture.address),
+        abort_callback=(native.Stop.callback, stop.address),
+    )
 
 
 def _check_options(options: EngineOptions) -> None:
@@ -380,14 +235,15 @@ def _load_model(path: Path, options: EngineOptions) -> llama.Model:
     return model
 
 
-def _open_cells(context: llama.Context, n_threads: int, stop: native.Stop) -> tuple[native.Cells | None, str | None]:
+def _open_cells(
+    context: llama.Context, n_threads: int, stop: native.Stop, keep: Callable[[Any], Any]
+) -> tuple[native.Cells | None, str | None]:
     """The rows of the context, and why spans cannot be relayed (None if they can)."""
     try:
-        cells = native.Cells(context.address, n_threads, stop)
+        cells = keep(native.Cells(context.address, n_threads, stop))
     except native.Unsupported as error:
         return None, str(error)
-    refusal = cells.refusal or selfcheck.run(cells, context)
-    return cells, refusal or None
+    return cells, cells.refusal or selfcheck.run(cells, context) or None
 
 
 def _layout(cells: native.Cells | None, weights: str, options: EngineOptions) -> RowLayout:
@@ -428,16 +284,6 @@ def _physical_cores() -> int:
     return max(1, n // 2 if has_siblings else n)
 
 
-def _common(live: list[int], tokens: Tokens) -> int:
-    n = min(len(live), len(tokens))
-    differing = np.flatnonzero(np.asarray(live[:n], np.int32) != tokens[:n])
-    return int(differing[0]) if len(differing) else n
-
-
 def _close_all(opened: list[Any]) -> None:
     while opened:
         opened.pop().close()
-
-
-def _ms(start: float, end: float) -> float:
-    return (end - start) * 1e3

@@ -121,7 +121,7 @@ class Vocab:
         self.bos = bos if bos >= 0 and lc.llama_vocab_get_add_bos(pointer) else None
         self._special_bos, self._special_eos = bos, int(lc.llama_vocab_eos(pointer))
         self._pieces: dict[int, bytes] = {}
-        # A SentencePiece vocabulary puts a space before a text; a control character, which merges with nothing, takes that place and is cut off again.
+        # A SentencePiece vocabulary puts a space before a text; a control character, which never merges, takes its place and is cut off.
         self._guard = self._raw(_GUARD, False) if is_spaced else []
 
     @property
@@ -216,7 +216,7 @@ class Context:
         return int(ctypes.cast(self.pointer, ctypes.c_void_p).value or 0)
 
     def decode(self, tokens: Sequence[int] | Tokens, position: int, *, all_logits: bool = False) -> int:
-        """Compute at most n_batch tokens at `position` and after; logits of the last or of all. Returns llama_decode's code (0 done, 2 aborted)."""
+        """Compute at most n_batch tokens at `position` and after, with logits of the last or of all. Returns llama_decode's code (2: aborted)."""
         batch = self._batch
         n = len(tokens)
         if not 0 < n <= self.n_batch:

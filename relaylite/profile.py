@@ -1,4 +1,4 @@
-"""`Profile`: how one model is repaired, per fidelity: layers and thresholds of the sweep. Values and their JSON; calibration measures them."""
+"""`Profile`: how one model is repaired, per fidelity: layers and thresholds of the sweep. Values and their JSON; `calibrate` measures them."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ class Sweep:
         return out[positions]
 
     def _run(self, layers: tuple[int, int], active: Active, *, write_end: int | None = None, want: tuple[str, ...] = ()) -> dict[str, F32]:
-        """A slice over any number of tokens, in batches by position. Results stand in the order of `active`; logits are the last batch's."""
+        """A slice over any number of tokens, in batches by position. Results are in `active`'s order; logits are the last batch's."""
         first, _ = layers
         size = self._cells.info.n_batch
         parts: dict[str, list[F32]] = {name: [] for name in want}

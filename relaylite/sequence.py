@@ -1,0 +1,154 @@
+"""`LiveSequence`: the tokens in the cache of one context, in order from position 0, with their rows and captured states.
+
+Carries out what a plan says about rows; which layers are repaired is `rectify`'s business, what is sampled the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from relaylite import llama
+from relaylite.errors import Cancelled, NativeError
+from relaylite.native import F16, F32, Capture, Cells, Placement, Stop
+from relaylite.plan import Kind, Plan, Segment
+from relaylite.rows import RowLayout, Rows, Tokens
+
+UNLIMITED = 1 << 30
+ABORTED = 2  # llama_decode
+
+
+class LiveSequence:
+    """`cells` is None for a model whose rows cannot be placed: its sequence is always computed from empty.
+
+    Positions before `exact_until` hold rows that llama.cpp itself computed behind exactly these tokens.
+    """
+
+    def __init__(self, context: llama.Context, cells: Cells | None, capture: Capture, stop: Stop) -> None:
+        self.tokens: list[int] = []
+        self.exact_until = 0
+        self.cells, self._context, self._capture, self._stop = cells, context, capture, stop
+        self._states: dict[str, str] = {}
+
+    def watch(self, states: Mapping[str, str]) -> None:
+        """Capture these from now on: state name in `Rows.states` → graph node. Empties the sequence."""
+        self.forget()
+        self._states = dict(states)
+        self._capture.watch({node: self._width(node) for node in states.values()})
+
+    def __len__(self) -> int:
+        return min(self._context.length(), len(self.tokens))
+
+    # -- placing -------------------------------------------------------------------------------------------------------
+
+    def place(self, plan: Plan, *, with_gaps: bool) -> int:
+        """Bring the sequence to the plan's prefix, or with gaps to all its positions. Returns the positions now held."""
+        segments = plan.segments if with_gaps else [s for s in plan.segments[:1] if s.kind is Kind.PREFIX]
+        keep = self._kept_prefix(plan)
+        self._truncate(keep)
+        placements, position = [], 0
+        for segment in segments:
+            start = max(segment.start, keep)
+            if start < segment.end:
+                placements.append(self._placement(start, segment))
+            position = segment.end
+        if placements:
+            assert self.cells is not None
+            self.cells.append(placements)
+        self.tokens = plan.tokens[:position].tolist()
+        return position
+
+    def _placement(self, start: int, segment: Segment) -> Placement:
+        """Positions of `segment` from `start` on, and their captured states."""
+        n, match = segment.end - start, segment.match
+        if match is None:
+            return Placement(n)
+        first = match.offset + start - match.start
+        for name, node in self._states.items():
+            vectors = match.rows.states.get(name)
+            if vectors is not None:
+                self._capture.write(node, start, vectors[first : first + n])
+        return Placement(n, match.rows, first, start - (match.rows.position + first))
+
+    def _kept_prefix(self, plan: Plan) -> int:
+        """Leading positions that stay. Notes how far rows are exact once the plan is carried out."""
+        segment = plan.segments[0]
+        rows, n = (None, 0) if segment.match is None else (segment.match.rows, segment.end)
+        n_exact = 0 if rows is None else min(rows.n_exact, n)
+        keep = _common(self.tokens[: len(self)], plan.tokens[:n])
+        if n_exact > self.exact_until:
+            keep = min(keep, self.exact_until)
+        is_exact = max(keep, n_exact) == n and keep <= self.exact_until
+        first_span = next((s.start for s in plan.of(Kind.SPAN)), UNLIMITED)
+        self.exact_until = first_span if is_exact else min(max(keep, n_exact), self.exact_until if keep else n)
+        return keep
+
+    def _truncate(self, position: int) -> None:
+        if position == 0:
+            self._context.clear()
+        elif self.cells is not None:
+            self.cells.truncate(position)
+        self._capture.seek(position)
+
+    def cut(self, position: int) -> None:
+        """Drop positions from `position` on, if there are any; a sequence that cannot be cut keeps its rows and is forgotten later."""
+        if self.cells is not None and position < len(self.cells):
+            self.cells.truncate(position)
+        del self.tokens[position:]
+
+    def forget(self) -> None:
+        self._context.clear()
+        self.tokens, self.exact_until = [], 0
+
+    # -- computing -----------------------------------------------------------------------------------------------------
+
+    def compute(self, tokens: Tokens) -> None:
+        """Append `tokens` by llama.cpp itself, in batches; its logits are then those behind the last."""
+        for first in range(0, len(tokens), self._context.n_batch):
+            self.decode(tokens[first : first + self._context.n_batch].tolist())
+
+    def decode(self, tokens: list[int], *, all_logits: bool = False) -> None:
+        """Append one batch. Raises Cancelled, or NativeError with llama.cpp's reason; the sequence must be forgotten then."""
+        last = len(self.tokens) + len(tokens) - 1
+        watched = self.cells if len(tokens) > 1 else None
+        if watched is not None:
+            watched.mark(last)
+        code = self._context.decode(tokens, len(self.tokens), all_logits=all_logits)
+        if code == ABORTED or self._stop.is_set:
+            raise Cancelled("stopped")
+        if code != 0:
+            where = f"{len(tokens)} tokens at position {len(self.tokens)}"
+            raise NativeError(f"llama.cpp could not compute {where} (code {code}): {llama.last_error()}")
+        if watched is not None:
+            watched.check(last)
+        self.tokens += tokens
+
+    # -- rows and states -----------------------------------------------------------------------------------------------
+
+    def rows(self, layout: RowLayout, origin: str) -> Rows:
+        """Everything that has rows, with captured states."""
+        n = len(self) if self.cells is not None else 0
+        data = np.empty(0, np.uint8) if self.cells is None else self.cells.read(0, n)
+        return Rows(np.array(self.tokens[:n], np.int32), 0, min(self.exact_until, n), data, layout, self.read_states(n), origin)
+
+    def read_states(self, n: int) -> dict[str, F16]:
+        """Captured vectors of the first `n` positions, float16 `[n, width]`, NaN where there are none."""
+        return {name: self._capture.read(node, 0, n) for name, node in self._states.items()}
+
+    def write_states(self, name: str, positions: Tokens, vectors: F32) -> None:
+        """Set the vectors `[n, width]` of these positions (ascending)."""
+        starts = np.flatnonzero(np.diff(positions, prepend=-2) != 1)
+        for start, end in zip(starts, [*starts[1:], len(positions)], strict=True):
+            self._capture.write(self._states[name], int(positions[start]), vectors[start:end].astype(np.float16))
+
+    def _width(self, node: str) -> int:
+        assert self.cells is not None
+        return self.cells.info.n_attn if node.startswith("kqv_out") else self.cells.info.n_embd
+
+
+def _common(live: list[int], tokens: Tokens) -> int:
+    """Length of the longest common start."""
+    n = min(len(live), len(tokens))
+    differing = np.flatnonzero(np.asarray(live[:n], np.int32) != tokens[:n])
+    return int(differing[0]) if len(differing) else n
