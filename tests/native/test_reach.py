@@ -17,6 +17,7 @@ from tiny_models import ARCHITECTURES, write_model
 
 from relaylite import llama, native
 from relaylite.native import Placement
+from relaylite.rowvalues import values
 
 RELAYING = [arch for arch, expected in EXPECTED.items() if expected.relays]
 WINDOWED = ["gemma2", "gemma3", "gpt-oss", "cohere2"]
@@ -110,18 +111,11 @@ def test_quantized_rows_turn_within_their_rounding(
         expected = live.rows_of(live.cells.read(0, 40)).k(0)
         live.cells.truncate(0)
         live.cells.append([Placement(40, rows, delta=50)])
-        got = dequantized(live.live_rows().k(0), kind)
-        wanted, still = dequantized(expected, kind), dequantized(rows.k(0), kind)
+        got, wanted, still = (values(k, llama.KV_TYPES[kind]) for k in (live.live_rows().k(0), expected, rows.k(0)))
         noise = {"q8_0": 0.02, "q4_0": 0.2}[kind]
         assert np.sqrt(((got - wanted) ** 2).mean()) < noise * wanted.std()
         assert np.sqrt(((still - wanted) ** 2).mean()) > 0.5 * wanted.std()
         assert np.array_equal(live.live_rows().v(0), rows.v(0))
-
-
-def dequantized(rows: np.ndarray, kind: str) -> np.ndarray:
-    from gguf import GGMLQuantizationType, quants
-
-    return quants.dequantize(rows, GGMLQuantizationType[kind.upper()])
 
 
 @contextmanager

@@ -1,0 +1,96 @@
+"""A trial at open: do layer slices and rotated rows agree with llama_decode on this model, on this machine?
+
+Costs a decode and a slice of a few tokens.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from relaylite import rowvalues
+from relaylite.errors import NativeError
+from relaylite.llama import Context
+from relaylite.native import Cells, Placement
+from relaylite.rows import Tokens
+from relaylite.rowvalues import values
+
+N_TOKENS = 8
+SHIFT = 5
+# Differences are root mean squares, as a share. On the CPU slices are equal bit for bit; a device may fuse operations otherwise, and so
+# round otherwise. A wrong graph is off by 0.1 and more.
+SLICE_TOLERANCE = 0.02
+# A moved row was rounded to the cache's type twice. A row that was not moved is off by 0.3 and more.
+ROTATION_TOLERANCE = {rowvalues.F32: 0.01, rowvalues.F16: 0.01, rowvalues.BF16: 0.02, rowvalues.Q8_0: 0.03, rowvalues.Q4_0: 0.2}
+
+F32 = npt.NDArray[np.float32]
+Bytes = npt.NDArray[np.uint8]
+
+
+def run(cells: Cells, context: Context) -> str:
+    """Why relaying must be off for this model, "" if it works. The live sequence must be empty, and is empty afterwards."""
+    try:
+        return _slices(cells, context) or _rotation(cells)
+    except NativeError as error:
+        return f"the self-check failed: {error}"
+    finally:
+        cells.truncate(0)
+
+
+def _tokens(cells: Cells) -> Tokens:
+    """Ids spread over the vocabulary."""
+    return (np.arange(1, N_TOKENS + 1, dtype=np.int64) * 7919 % cells.info.n_vocab).astype(np.int32)
+
+
+def _slices(cells: Cells, context: Context) -> str:
+    """One slice, cut in the middle, against llama_decode on the same batch."""
+    tokens, where, n_layer = _tokens(cells), np.arange(N_TOKENS, dtype=np.int32), cells.info.n_layer
+    cut = n_layer // 2
+    cells.mark(N_TOKENS - 1)
+    if context.decode(tokens, 0) != 0:
+        return "llama.cpp could not decode the self-check's tokens"
+    cells.check(N_TOKENS - 1)
+    logits, rows = context.logits(), cells.read(0, N_TOKENS)
+    cells.truncate(0)
+    cells.append([Placement(N_TOKENS)])
+    hidden = cells.slice((0, cut), where, tokens=tokens, want=("hidden",)).hidden if cut > 0 else None
+    above = cells.slice((cut, n_layer), where, tokens=tokens, hidden=hidden, want=("logits",))
+    assert above.logits is not None  # asked for
+    if max(_row_differences(cells, rows, cells.read(0, N_TOKENS))) > SLICE_TOLERANCE:
+        return "layers computed apart write other rows than llama_decode"
+    if _difference(logits, above.logits) > SLICE_TOLERANCE:
+        return "layers computed apart give other logits than llama_decode"
+    return ""
+
+
+def _rotation(cells: Cells) -> str:
+    """K of layer 0 depends on token and position alone: moved rows against rows computed at their place."""
+    tokens = _tokens(cells)
+    cells.truncate(0)
+    cells.append([Placement(SHIFT + N_TOKENS)])
+    cells.slice((0, 0), np.arange(N_TOKENS, dtype=np.int32), tokens=tokens, write_end=1)
+    cells.rotate(0, N_TOKENS, SHIFT)
+    moved = cells.read(0, N_TOKENS)
+    cells.slice((0, 0), np.arange(SHIFT, SHIFT + N_TOKENS, dtype=np.int32), tokens=tokens, write_end=1)
+    placed = cells.read(SHIFT, SHIFT + N_TOKENS)
+    k_of_layer_0 = _row_differences(cells, moved, placed)[0]
+    is_close = k_of_layer_0 <= ROTATION_TOLERANCE[cells.info.type_k]
+    return "" if is_close else "rows moved by RoPE are not those of the new position"
+
+
+def _row_differences(cells: Cells, a: Bytes, b: Bytes) -> list[float]:
+    """Of each layer's K, then of each layer's V."""
+    sizes = [*cells.k_bytes, *cells.v_bytes]
+    types = [cells.info.type_k] * len(cells.k_bytes) + [cells.info.type_v] * len(cells.v_bytes)
+    ends = np.cumsum([0, *sizes]) * (len(a) // sum(sizes))
+    rows = [
+        (a[start:end].reshape(-1, size), b[start:end].reshape(-1, size)) for start, end, size in zip(ends, ends[1:], sizes, strict=False)
+    ]
+    return [_difference(values(of_a, kv_type), values(of_b, kv_type)) for (of_a, of_b), kv_type in zip(rows, types, strict=True)]
+
+
+def _difference(a: F32, b: F32) -> float:
+    if np.array_equal(a, b):
+        return 0.0
+    difference = float(np.linalg.norm(a - b) / max(float(np.linalg.norm(a)), 1e-30))
+    return difference if np.isfinite(difference) else float("inf")
