@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from relaylite import rowvalues
 from relaylite.metrics import CellMap
 from relaylite.native import F16, F32, Cells
 from relaylite.plan import Kind, Plan
@@ -182,13 +183,13 @@ class Sweep:
         return self._states[name][positions].astype(np.float32)
 
     def _reused_v(self, layer: int, positions: Tokens) -> F32:
-        width = self._cells.info.n_v(layer)
+        width = self._cells.layers[layer].v_width
         out = np.full((len(self._plan.tokens), width), np.nan, np.float32)
         for segment in self._plan.of(Kind.SPAN):
             assert segment.match is not None
             first = segment.match.offset
             rows = segment.match.rows.v(layer)[first : first + len(segment)]
-            out[segment.start : segment.end] = np.ascontiguousarray(rows).view(self._cells.info.v_dtype)
+            out[segment.start : segment.end] = rowvalues.values(rows, self._cells.info.type_v)
         return out[positions]
 
     def _run(self, layers: tuple[int, int], active: Active, *, write_end: int | None = None, want: tuple[str, ...] = ()) -> dict[str, F32]:
