@@ -1,0 +1,1 @@
+"""The benchmark: the same prompts under every policy, and what each costs and keeps. Calibration measures with the same parts."""

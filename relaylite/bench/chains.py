@@ -1,0 +1,143 @@
+"""`Reading`: one downstream prompt with the rows that upstream agents left for it. `Upstream` has the agents write, once for all methods.
+
+Answers are greedy and written with exact policies; what is relayed are the rows from writing them, one span an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from relaylite.agents import Agent
+from relaylite.bench.tasks import Task
+from relaylite.conversation import Round, messages_for
+from relaylite.engine import Engine
+from relaylite.errors import UsageError
+from relaylite.events import Turn
+from relaylite.messages import Message
+from relaylite.metrics import TurnMetrics
+from relaylite.planner import make_plan
+from relaylite.policies import FULL
+from relaylite.profile import Profile
+from relaylite.prompt import Prompt, PromptBuilder
+from relaylite.rows import Rows
+from relaylite.sampling import Sampling
+from relaylite.store import Store
+
+_UNLIMITED = 1 << 40  # a store here holds the rows of one chain
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An agent's answer and its rows, those of its prompt before them (`n_prompt` of them)."""
+
+    agent: str
+    tokens: tuple[int, ...]
+    rows: Rows
+    n_prompt: int
+
+    def cut(self, n: int) -> Written:
+        """The first `n` tokens of the answer."""
+        return Written(self.agent, self.tokens[:n], self.rows, self.n_prompt)
+
+    def answer_rows(self) -> Rows:
+        """Rows of the answer alone; the last token sampled has none."""
+        return self.rows.slice(self.n_prompt, min(self.n_prompt + len(self.tokens), len(self.rows)))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What agent `agent` (at `index` of its chain) reads of `task` and of answers before it, and a store that knows their rows."""
+
+    task: Task
+    agent: str
+    index: int
+    is_last: bool
+    messages: Sequence[Message]
+    store: Store
+
+
+@dataclass(frozen=True, slots=True)
+class ChainOptions:
+    """`max_tokens` of each upstream answer. `is_warm`: what stands before the first relayed answer was seen before."""
+
+    max_tokens: int = 256
+    is_warm: bool = True
+
+
+class Upstream:
+    """Has agents write on `engine`, under `profile`, and makes the readings of those after them.
+
+    `captures`: states that the rows shall carry (name → graph node); those of `profile` if None.
+    """
+
+    def __init__(self, engine: Engine, profile: Profile, options: ChainOptions, captures: Mapping[str, str] | None = None) -> None:
+        self._engine, self._profile, self._options, self._captures = engine, profile, options, captures
+        self._prompts = PromptBuilder(engine.template, engine.tokenizer)
+
+    @property
+    def prompts(self) -> PromptBuilder:
+        return self._prompts
+
+    def chain(self, task: Task, agents: Sequence[Agent]) -> Iterator[Reading]:
+        """A reading for each agent but the first; the chain goes on writing when the next one is asked for."""
+        written: list[Written] = []
+        for index, agent in enumerate(agents):
+            messages = self._messages(task, agents, index, written)
+            if index:
+                yield self._reading(task, agent, index, index == len(agents) - 1, messages, written)
+            if index < len(agents) - 1:
+                written.append(self.write(agent, messages))
+
+    def joined(self, answers: Sequence[Written], n_relayed: int, task: Task, reader: Agent) -> Reading:
+        """`reader` reads `n_relayed` tokens in all, from the start of as many answers as that takes."""
+        chosen: list[Written] = []
+        missing = n_relayed
+        for answer in answers:
+            if missing > 0:
+                chosen.append(answer.cut(missing + 1))  # an answer's last token is not relayed
+                missing -= len(chosen[-1].tokens) - 1
+        agents = [Agent(answer.agent, "-") for answer in chosen]
+        messages = self._messages(task, [*agents, reader], len(chosen), chosen)
+        return self._reading(task, reader, len(chosen), True, messages, chosen)
+
+    def write(self, agent: Agent, messages: Sequence[Message]) -> Written:
+        """The greedy answer to `messages`, exactly computed. Raises UsageError if the agent says nothing."""
+        prompt = self._prompts.build(messages)
+        self._compute(prompt)
+        for _ in self._engine.generate(Sampling(max_tokens=self._options.max_tokens)):
+            pass
+        answer = self._engine.answer_tokens
+        if not answer:
+            raise UsageError(f"the model writes nothing as agent {agent.name}; give other --agents or another model")
+        return Written(agent.name, answer, self._engine.harvest(agent.name), len(prompt))
+
+    def first_messages(self, task: Task, agent: Agent) -> list[Message]:
+        """What the first agent of a chain reads."""
+        return messages_for([agent], 0, [Round(task.text)])
+
+    def _messages(self, task: Task, agents: Sequence[Agent], index: int, written: Sequence[Written]) -> list[Message]:
+        turns = [Turn(each.agent, at, 0, "", each.tokens, "stop", TurnMetrics()) for at, each in enumerate(written)]
+        return messages_for(agents, index, [Round(task.text, turns)])
+
+    def _compute(self, prompt: Prompt, n: int | None = None) -> None:
+        """Full prefill of the first `n` tokens, with the states captured that the relayed rows need."""
+        self._engine.use(self._profile, captures=self._captures)
+        self._engine.prefill(make_plan(prompt.tokens[:n], Store(self._engine.layout, 0), FULL), lambda _: None)
+
+    def _reading(
+        self, task: Task, agent: Agent, index: int, is_last: bool, messages: Sequence[Message], written: Sequence[Written]
+    ) -> Reading:
+        store = Store(self._engine.layout, _UNLIMITED)
+        if self._options.is_warm:
+            prompt = self._prompts.build(messages)
+            n_before = 0
+            for part in prompt.parts:
+                if part.kind == "answer":
+                    break
+                n_before += len(part.tokens)
+            self._compute(prompt, n_before)
+            store.put(self._engine.harvest(""))
+        for answer in written:
+            store.put(answer.answer_rows() if self._options.is_warm else answer.rows)
+        return Reading(task, agent.name, index, is_last, tuple(messages), store)

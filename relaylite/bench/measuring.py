@@ -1,0 +1,210 @@
+"""`Bench`: runs every method on the very same prompts, in turn, and says of each run what it cost and what it kept.
+
+One prompt after the other, methods in rotating order, each from an empty sequence and the same store. TTFT runs over what a chain's
+turn does: prompt parts → tokens → plan → rows in place → repaired → computed → first token.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from relaylite.agents import Agent
+from relaylite.bench.chains import ChainOptions, Reading, Upstream, Written
+from relaylite.bench.grading import is_right
+from relaylite.bench.methods import Method
+from relaylite.bench.statistics import divergence
+from relaylite.bench.tasks import Task
+from relaylite.engine import Engine
+from relaylite.errors import Cancelled, RelayliteError, UsageError
+from relaylite.metrics import TtftParts
+from relaylite.native import F32
+from relaylite.plan import Kind
+from relaylite.planner import make_plan
+from relaylite.policies import FULL, RELAY
+from relaylite.sampling import Sampling
+
+AGAIN = Method("full again", FULL)
+
+
+@dataclass(frozen=True, slots=True)
+class BenchOptions:
+    """`relayed`: lengths of relayed text to measure at; empty for the chain's own answers. `n_follow`: teacher-forced tokens.
+
+    `judges`: whether each method writes the last agent's answer too, for tasks that have a right one; `executes`: run programs for it.
+    """
+
+    chains: ChainOptions = field(default_factory=ChainOptions)
+    relayed: tuple[int, ...] = ()
+    n_follow: int = 48
+    judges: bool = True
+    executes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One method on one prompt. `group` names prompts alike: the agent that reads, or the length asked for."""
+
+    method: str
+    prompt: int  # number of the prompt, from 0
+    group: str
+    ttft: TtftParts
+    prompt_tokens: int
+    prefix_tokens: int
+    span_tokens: int
+    recomputed_tokens: int
+    reuse_ratio: float
+    prompt_reuse: float
+    kl_first: float = 0.0
+    kl_mean: float = 0.0
+    top1: float = 1.0
+    is_right: bool | None = None
+
+
+class Bench:
+    """Drives one benchmark on `engine`; its profile when the benchmark begins is what the policies run with."""
+
+    def __init__(self, engine: Engine, methods: Sequence[Method], agents: Sequence[Agent], options: BenchOptions | None = None) -> None:
+        if len(agents) < 2:
+            raise UsageError("a chain to measure needs two agents or more: one writes, the next one reads")
+        if engine.info.relay_refusal is not None:
+            raise UsageError(f"this model cannot relay: {engine.info.relay_refusal}")
+        self._engine, self._methods, self._agents = engine, [*methods, AGAIN], list(agents)
+        self._options = options or BenchOptions()
+        self._profile = engine.profile
+        self._upstream = Upstream(engine, engine.profile, self._options.chains)
+        self._is_cancelled = threading.Event()
+        self.n_skipped = 0  # prompts without relayed text
+
+    def cancel(self) -> None:
+        """From any thread: `run` raises Cancelled within a second."""
+        self._is_cancelled.set()
+        self._engine.cancel()
+
+    def run(self, tasks: Sequence[Task], n: int, on_progress: Callable[[float, str], None] = lambda *_: None) -> Iterator[list[Sample]]:
+        """For each prompt of `n` chains, the samples of all methods. Raises Cancelled; `engine` is as before in the end."""
+        try:
+            number = 0
+            for chain in range(n):
+                for group, reading in self._readings(tasks, chain):
+                    self._check()
+                    on_progress(chain / n, f"chain {chain + 1}/{n}, {group}")
+                    samples = self._measure(reading, number, group)
+                    if samples:
+                        yield samples
+                        number += 1
+                    else:
+                        self.n_skipped += 1
+        except RelayliteError as error:
+            if self._is_cancelled.is_set():
+                raise Cancelled("stopped; what was measured until then is kept") from error
+            raise
+        finally:
+            self._engine.use(self._profile)
+
+    def _check(self) -> None:
+        if self._is_cancelled.is_set():
+            raise Cancelled("stopped; what was measured until then is kept")
+
+    # -- prompts ---------------------------------------------------------------------------------------------------------
+
+    def _readings(self, tasks: Sequence[Task], chain: int) -> Iterator[tuple[str, Reading]]:
+        task = tasks[chain % len(tasks)]
+        if not self._options.relayed:
+            for reading in self._upstream.chain(task, self._agents):
+                yield f"{reading.index + 1} {reading.agent}", reading
+            return
+        answers = self._answers(tasks, chain, max(self._options.relayed))
+        for length in self._options.relayed:
+            yield str(length), self._upstream.joined(answers, length, task, self._agents[1])
+
+    def _answers(self, tasks: Sequence[Task], chain: int, n_tokens: int) -> list[Written]:
+        """Answers of the first agent to this task and those after it, until they are `n_tokens` long together."""
+        answers: list[Written] = []
+        while sum(len(answer.tokens) - 1 for answer in answers) < n_tokens:
+            self._check()
+            task = tasks[(chain + len(answers)) % len(tasks)]
+            answers.append(self._upstream.write(self._agents[0], self._upstream.first_messages(task, self._agents[0])))
+        return answers
+
+    # -- one prompt ------------------------------------------------------------------------------------------------------
+
+    def _measure(self, reading: Reading, number: int, group: str) -> list[Sample]:
+        """Samples of all methods, in their own order; none if nothing is relayed in this prompt."""
+        prompt = self._upstream.prompts.build(reading.messages)
+        if not make_plan(prompt.tokens, reading.store, RELAY).count(Kind.SPAN):
+            return []
+        continuation = self._continuation(reading)
+        start = number % len(self._methods)
+        samples: dict[str, Sample] = {}
+        seen: dict[str, F32] = {}
+        for method in [*self._methods[start:], *self._methods[:start]]:
+            self._check()
+            samples[method.label], first = self._timed(method, reading, number, group)
+            seen[method.label] = np.concatenate([first[None], self._engine.follow(continuation[:-1])]) if continuation[1:] else first[None]
+        reference = seen[FULL.label]
+        return [self._judged(method, reading, _compared(samples[method.label], reference, seen[method.label])) for method in self._methods]
+
+    def _continuation(self, reading: Reading) -> list[int]:
+        """The greedy tokens behind the prompt, by a full prefill. Not timed: it warms what the first run would warm for the others."""
+        self._prefill(Method(FULL.label, FULL), reading)
+        for _ in self._engine.generate(Sampling(max_tokens=self._options.n_follow)):
+            self._check()
+        return list(self._engine.answer_tokens)
+
+    def _prefill(self, method: Method, reading: Reading) -> None:
+        self._engine.use(method.profile(self._profile), pick=method.pick)
+        prompt = self._upstream.prompts.build(reading.messages)
+        self._engine.prefill(make_plan(prompt.tokens, reading.store, method.policy), lambda _: None)
+
+    def _timed(self, method: Method, reading: Reading, number: int, group: str) -> tuple[Sample, F32]:
+        """The prompt by `method`, from its parts to its first token. Returns the logits of that token too."""
+        self._engine.use(method.profile(self._profile), pick=method.pick)
+        started = time.perf_counter()
+        prompt = self._upstream.prompts.build(reading.messages)
+        plan = make_plan(prompt.tokens, reading.store, method.policy)
+        rendered = time.perf_counter()
+        prefill = self._engine.prefill(plan, lambda _: None)
+        computed = time.perf_counter()
+        logits = self._engine.logits().copy()
+        resumed = time.perf_counter()
+        deltas = self._engine.generate(Sampling(max_tokens=1))
+        next(deltas)
+        sampled = time.perf_counter()
+        deltas.close()
+        parts = TtftParts(_ms(started, rendered), prefill.place_ms, prefill.rectify_ms, 0.0, _ms(resumed, sampled))
+        parts.suffix = _ms(rendered, computed) - prefill.place_ms - prefill.rectify_ms
+        sample = Sample(
+            method.label, number, group, parts,
+            prompt_tokens=len(plan.tokens), prefix_tokens=plan.count(Kind.PREFIX), span_tokens=plan.count(Kind.SPAN),
+            recomputed_tokens=prefill.cells.recomputed_tokens,
+            reuse_ratio=prefill.cells.reuse_ratio, prompt_reuse=prefill.cells.prompt_reuse,
+        )  # fmt: skip
+        return sample, logits
+
+    def _judged(self, method: Method, reading: Reading, sample: Sample) -> Sample:
+        """With whether the answer that this method writes is right, where that is asked and known."""
+        is_asked = self._options.judges and reading.is_last and method is not AGAIN
+        if not (is_asked and reading.task.is_graded(execute=self._options.executes)):
+            return sample
+        self._prefill(method, reading)
+        text = []
+        for delta in self._engine.generate(Sampling(max_tokens=self._options.chains.max_tokens)):
+            self._check()
+            text.append(delta.text)
+        return replace(sample, is_right=is_right(reading.task, "".join(text)))
+
+
+def _compared(sample: Sample, reference: F32, seen: F32) -> Sample:
+    """With the loss against the reference; logits `[n, n_vocab]`."""
+    loss = divergence(reference, seen)
+    same = reference.argmax(axis=1) == seen.argmax(axis=1)
+    return replace(sample, kl_first=float(loss[0]), kl_mean=float(loss.mean()), top1=float(same.mean()))
+
+
+def _ms(start: float, end: float) -> float:
+    return (end - start) * 1000

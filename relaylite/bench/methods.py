@@ -1,0 +1,100 @@
+"""`Method`: one way to take a prompt's rows over, by the name that `--policies` gives it: our policies, and baselines of the literature.
+
+A baseline is a policy with other parameters, or with a selection that looks at nothing but the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from relaylite.errors import UsageError
+from relaylite.plan import Kind, Plan
+from relaylite.policies import FIDELITIES, FULL, NAIVE, RELAY, Policy, parse_policy
+from relaylite.profile import Profile, RelayParameters
+from relaylite.rectify import Pick
+from relaylite.rows import Tokens
+
+DEFAULT = "full,prefix,naive,relay:fast,relay,relay:careful"
+BASELINES = {
+    "epic:K": "the first K tokens of each relayed text are recomputed in all layers (EPIC)",
+    "cacheblend:SHARE": "deviation at layer 1 selects SHARE of the relayed tokens for all layers (CacheBlend)",
+    "random:SHARE": "as many tokens, by chance",
+    "everything": "all relayed tokens",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """`parameters` in place of the profile's, or `pick` in place of any; at most one of them."""
+
+    label: str
+    policy: Policy
+    parameters: RelayParameters | None = None
+    pick: Pick | None = None
+
+    def profile(self, measured: Profile) -> Profile:
+        """The profile to run with: the measured one, or one that holds `parameters` for every fidelity."""
+        return measured if self.parameters is None else profile_of(measured, self.parameters)
+
+
+def profile_of(measured: Profile, parameters: RelayParameters) -> Profile:
+    return replace(measured, modes=dict.fromkeys(FIDELITIES, parameters))
+
+
+def parse_methods(text: str, n_layer: int) -> list[Method]:
+    """The methods of a list with commas, each once, with `full` and `naive` first: they are what the others are compared with.
+
+    Raises UsageError for an unknown one, with the known ones.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    methods = [Method(FULL.label, FULL), Method(NAIVE.label, NAIVE), *(parse_method(name, n_layer) for name in names)]
+    return list({method.label: method for method in methods}.values())
+
+
+def parse_method(name: str, n_layer: int) -> Method:
+    kind, _, value = name.partition(":")
+    if name == "everything":
+        return Method(name, NAIVE, pick=lambda plan: plan.positions(Kind.SPAN))
+    if kind == "epic":
+        n_first = int(_number(name, value, 1, 1 << 20))
+        return Method(name, NAIVE, pick=lambda plan: first_tokens(plan, n_first))
+    if kind == "random":
+        share = _number(name, value, 0, 1)
+        return Method(name, NAIVE, pick=lambda plan: random_tokens(plan, share))
+    if kind == "cacheblend":
+        share = _number(name, value, 0, 1)
+        return Method(name, RELAY, RelayParameters(0, 1, n_layer, "value", tau=0.0, max_share=share))
+    try:
+        policy = parse_policy(name)
+    except UsageError as error:
+        raise UsageError(f"{error}; baselines: {', '.join(BASELINES)}") from error
+    return Method(policy.label, policy)
+
+
+def first_tokens(plan: Plan, n: int) -> Tokens:
+    """Positions of the first `n` tokens of each span."""
+    return _joined([np.arange(span.start, min(span.start + n, span.end), dtype=np.int32) for span in plan.of(Kind.SPAN)])
+
+
+def random_tokens(plan: Plan, share: float) -> Tokens:
+    """Positions of `share` of the span tokens, the same ones for the same prompt."""
+    spans = plan.positions(Kind.SPAN)
+    chosen = np.random.default_rng(len(plan.tokens)).choice(len(spans), round(share * len(spans)), replace=False)
+    return spans[np.sort(chosen)]
+
+
+def _joined(ranges: Sequence[Tokens]) -> Tokens:
+    return np.concatenate(ranges) if ranges else np.empty(0, np.int32)
+
+
+def _number(name: str, value: str, low: float, high: float) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = high + 1
+    if not low <= number <= high:
+        raise UsageError(f"{name!r} needs a number from {low:g} to {high:g}, as in {name.partition(':')[0]}:{'16' if high > 1 else '0.15'}")
+    return number
