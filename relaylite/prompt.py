@@ -19,8 +19,9 @@ import numpy as np
 from relaylite.errors import UsageError
 from relaylite.events import PromptPart
 from relaylite.messages import Answer, Message, Messages, Text, foldings
+from relaylite.outline import Piece
 from relaylite.rows import Tokens
-from relaylite.template import ChatTemplate, Piece
+from relaylite.template import ChatTemplate
 
 Ids = tuple[int, ...]
 Key = TypeVar("Key", bound=Hashable)

@@ -108,6 +108,22 @@ SMOLLM_3 = r"""
     {{- '<|im_start|>assistant\n' + ('' if ns.mode == '/think' else '<think>\n\n</think>\n') -}}
 {%- endif -%}"""
 
+# Thoughts stay, in other wrapping; an answer without any gets none.
+REWRAPS = r"""
+{%- for message in messages %}
+    {%- set content = message.content %}
+    {%- set thought = '' %}
+    {%- if message.role == 'assistant' and '</think>' in content %}
+        {%- set thought = content.split('</think>')[0].split('<think>')[-1].strip() %}
+        {%- set content = content.split('</think>')[-1].strip() %}
+    {%- endif %}
+    {{- '[' + message.role + ': ' }}
+    {%- if thought %}
+        {{- '<think>' + thought + '</think>' + (' ' if content else '') }}
+    {%- endif %}
+    {{- content + ']\n' }}
+{%- endfor %}"""
+
 # BOS before every question; what is neither question nor answer is left out without a word.
 LLAMA_2 = r"""
 {%- for message in messages %}
@@ -126,5 +142,6 @@ REAL = {
     "qwen-3": QWEN_3,
     "deepseek-r1": DEEPSEEK_R1,
     "smollm-3": SMOLLM_3,
+    "rewraps": REWRAPS,
     "llama-2": LLAMA_2,
 }

@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "textstream": set(),
     "sandbox": set(),
     "alignment": set(),
+    "outline": {"alignment"},
     "values": {"errors"},
     "paths": {"errors"},
     "config": {"errors", "paths", "policies", "sampling", "values"},
@@ -34,8 +35,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "catalog": {"download", "errors", "modelfile", "paths"},
     "agents": {"errors", "paths", "sampling"},
     "messages": {"errors"},
-    "template": {"alignment", "errors", "sandbox"},
-    "prompt": {"errors", "events", "messages", "rows", "template"},
+    "template": {"alignment", "errors", "outline", "sandbox"},
+    "prompt": {"errors", "events", "messages", "outline", "rows", "template"},
     "fingerprint": {"paths"},
     "seam": VALUES | {"prompt", "template"},
     "planner": VALUES,
@@ -65,7 +66,7 @@ DOORS = {  # outside thing → the only parts that may import it
     "textual": {"tui"},
     "platformdirs": {"paths"},
     "click": {"cli"},
-    "jinja2": {"sandbox", "template"},
+    "jinja2": {"sandbox"},
 }
 
 

@@ -6,13 +6,14 @@ import threading
 from datetime import datetime
 
 import pytest
-from chat_templates import DEEPSEEK_R1, GEMMA_2, LLAMA_2, LLAMA_3, MISTRAL, QWEN_3, REAL, SMOLLM_3
+from chat_templates import DEEPSEEK_R1, GEMMA_2, LLAMA_2, LLAMA_3, MISTRAL, QWEN_3, REAL, REWRAPS, SMOLLM_3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaylite import sandbox, template
 from relaylite.errors import UsageError
-from relaylite.template import CHATML, ChatTemplate, Piece, Said, read_template
+from relaylite.outline import Piece
+from relaylite.template import CHATML, ChatTemplate, Said, read_template
 
 CHAT: list[Said] = [("user", " Do it.\n"), ("assistant", "<think>\nhm\n</think>\n\nDone.\n"), ("user", "More.")]
 COMPILED = {name: ChatTemplate(source, bos_text="<s>", eos_text="</s>") for name, source in REAL.items()}
@@ -71,6 +72,7 @@ def test_thoughts_of_the_past_are_left_out(source: str, left: str) -> None:
         ("<think>never closed", "<think>never closed"),
         ("thought\n</think>\n\nprint('</think>')", "')"),
         ("a </think> b", " b"),
+        ("all of it\n</think>\n", ""),
         ("</think>", ""),
         ("no thoughts", "no thoughts"),
     ],
@@ -78,6 +80,29 @@ def test_thoughts_of_the_past_are_left_out(source: str, left: str) -> None:
 def test_thoughts_are_what_the_template_says_they_are(answer: str, left: str) -> None:
     said: list[Said] = [("user", "q"), ("assistant", answer), ("user", "r")]
     assert [text for body, text in bodies(ChatTemplate(QWEN_3).pieces(said)) if body == 1] == ([left] if left else [])
+
+
+def test_thoughts_that_are_wrapped_anew_keep_their_words() -> None:
+    pieces = ChatTemplate(REWRAPS).pieces(CHAT)
+    assert [(piece.body, piece.text) for piece in pieces[1:7]] == [
+        (0, " Do it.\n"),
+        (None, "]\n[assistant: "),
+        (1, "<think>"),
+        (1, "hm"),
+        (None, "</think> "),
+        (1, "Done."),
+    ]
+
+
+def test_around_an_answer_stands_what_its_thoughts_ask_for() -> None:
+    chat_template = ChatTemplate(REWRAPS)
+    for answer, written in (
+        ("plain", "[assistant: plain]"),
+        ("hm</think>", "[assistant: <think>hm</think>]"),
+        ("</think>", "[assistant: ]"),
+    ):
+        said: list[Said] = [("user", "q"), ("assistant", answer)]
+        assert written in joined(chat_template.pieces(said)) == chat_template.render(said)
 
 
 def test_a_body_may_go_elsewhere() -> None:
