@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -78,8 +79,9 @@ class Chain:
     def run(self, task: str, *, files: Iterable[Attachment] = ()) -> ChainResult:
         """Let all agents answer `task`. Raises what `stream` raises; `result` then holds what was written."""
         is_finished = False
-        for event in self.stream(task, files=files):
-            is_finished = isinstance(event, ChainFinished)
+        with closing(self.stream(task, files=files)) as events:
+            for event in events:
+                is_finished = isinstance(event, ChainFinished)
         if not is_finished:
             raise EngineClosed(_CLOSED_MEANWHILE)
         return self.result
@@ -193,10 +195,11 @@ class Chain:
                 self.rounds.append(round)
             self._notices = []
             try:
-                for event in self._answers(run, round, end):
-                    if isinstance(event, Notice):
-                        self._notices.append(event.text)
-                    yield event
+                with closing(self._answers(run, round, end)) as answers:
+                    for event in answers:
+                        if isinstance(event, Notice):
+                            self._notices.append(event.text)
+                        yield event
             except Cancelled as error:
                 if self._runner.is_closed:
                     raise EngineClosed(_CLOSED_MEANWHILE) from error
@@ -205,7 +208,7 @@ class Chain:
                 self._wall_ms = (time.perf_counter() - started) * 1000
         yield ChainFinished(tuple(round.turns), self._wall_ms, _peak_rss_mb())
 
-    def _answers(self, run: Run, round: Round, end: int) -> Iterator[Event]:
+    def _answers(self, run: Run, round: Round, end: int) -> Generator[Event, None, None]:
         number = len(self.rounds) - 1
         yield ChainStarted(tuple(agent.name for agent in self.agents), self.effective_policy.label, number)
         for warning in self._runner.take_warnings():

@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -84,6 +84,7 @@ class Runner:
         self._warnings = list(engine.info.warnings)
         self._process = os.getpid()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="relaylite-prefill")
+        self._worker.submit(int).result()  # an interrupt while its thread starts would leave two
 
     @property
     def is_closed(self) -> bool:
@@ -117,13 +118,17 @@ class Runner:
 
     @contextmanager
     def lend(self, run: Run) -> Iterator[None]:
-        """The engine belongs to `run` inside."""
+        """The engine belongs to `run` inside. Left by an error or an interrupt, it waits until the engine has stopped."""
         with self._state:
             self.check_free()
             self._run = run
         try:
             run.raise_if_cancelled()
             yield
+        except BaseException:
+            self.cancel(run)
+            self._worker.submit(int).result()  # whatever the run left in the worker is over before this is
+            raise
         finally:
             with self._state:
                 self._run = None
@@ -153,13 +158,8 @@ class Runner:
 
         future = self._worker.submit(work)
         future.add_done_callback(lambda _: phases.put(None))
-        try:
-            while (phase := phases.get()) is not None:
-                yield Phase(phase)
-        except BaseException:
-            self.cancel(run)
-            wait([future])
-            raise
+        while (phase := phases.get()) is not None:
+            yield Phase(phase)
         prefill, took_ms = future.result()
         self.speed.learn(plan, prefill)
         self.store.token_seconds = self.speed.ms_per_token / 1000
