@@ -5,11 +5,12 @@
 #include <cstring>
 
 #include "ggml-backend.h"
+#include "handles.h"
 
 namespace relay {
 
 static Watch & watch_at(relay_capture * capture, int32_t i, int32_t p0, int32_t p1, size_t n) {
-    require(capture != nullptr, "capture is null");
+    require_open(capture, "capture");
     require(i >= 0 && i < (int32_t) capture->watches.size(), "no such watch");
     require(p0 >= 0 && p0 <= p1 && p1 <= capture->n_positions, "positions outside the capture");
     Watch & watch = capture->watches[i];
@@ -52,11 +53,16 @@ static void keep(relay_capture * capture, Watch & watch, const ggml_tensor * ten
 using namespace relay;
 
 relay_capture * relay_capture_new(int32_t n_positions) {
-    return n_positions < 0 ? nullptr : new (std::nothrow) relay_capture{n_positions, {}, {}};
+    relay_capture * capture = nullptr;
+    guarded([&] {
+        require(n_positions >= 0, "n_positions is negative");
+        capture = Handles<relay_capture>::add(new relay_capture{n_positions, {}, {}});
+    });
+    return capture;
 }
 
 void relay_capture_free(relay_capture * capture) {
-    delete capture;
+    Handles<relay_capture>::close(capture);
 }
 
 bool relay_capture_callback(ggml_tensor * tensor, bool ask, void * data) {
@@ -80,7 +86,7 @@ bool relay_capture_callback(ggml_tensor * tensor, bool ask, void * data) {
 
 int relay_capture_watch(relay_capture * capture, int32_t n, const char * const * names, const int32_t * widths) {
     return guarded([&] {
-        require(capture != nullptr, "capture is null");
+        require_open(capture, "capture");
         require(n >= 0 && (n == 0 || (names && widths)), "names and widths are needed");
         std::vector<Watch> watches;
         for (int32_t i = 0; i < n; ++i) {
@@ -93,7 +99,7 @@ int relay_capture_watch(relay_capture * capture, int32_t n, const char * const *
 
 int relay_capture_seek(relay_capture * capture, int32_t position) {
     return guarded([&] {
-        require(capture != nullptr, "capture is null");
+        require_open(capture, "capture");
         require(position >= 0 && position <= capture->n_positions, "position outside the capture");
         for (Watch & watch : capture->watches) {
             watch.cursor = position;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "context.h"
+#include "handles.h"
 
 namespace relay {
 
@@ -205,14 +206,15 @@ using namespace relay;
 
 int relay_length(const relay_context * relay, int32_t * n) {
     return guarded([&] {
-        require(relay && n, "relay and n are needed");
+        require_open(relay, "relay");
+        require(n != nullptr, "n is null");
         *n = relay->length();
     });
 }
 
 int relay_truncate(relay_context * relay, int32_t p0) {
     return guarded([&] {
-        require(relay != nullptr, "relay is null");
+        require_open(relay, "relay");
         require(p0 >= 0 && p0 <= relay->length(), "position outside the live sequence");
         if (p0 == 0) {
             clear(*relay);
@@ -224,14 +226,14 @@ int relay_truncate(relay_context * relay, int32_t p0) {
 
 int relay_append(relay_context * relay, const relay_segment * segments, int32_t n_segments) {
     return guarded([&] {
-        require(relay != nullptr, "relay is null");
+        require_open(relay, "relay");
         append(*relay, segments, n_segments);
     });
 }
 
 int relay_read(relay_context * relay, int32_t p0, int32_t p1, uint8_t * out, size_t n_out) {
     return guarded([&] {
-        require(relay != nullptr, "relay is null");
+        require_open(relay, "relay");
         require(p0 >= 0 && p0 <= p1 && p1 <= relay->length(), "positions outside the live sequence");
         require(n_out == (size_t) (p1 - p0) * relay->layers.token_bytes(), "buffer is not (p1 - p0) x bytes of a token");
         require(out != nullptr || n_out == 0, "out is null");
@@ -244,7 +246,7 @@ int relay_read(relay_context * relay, int32_t p0, int32_t p1, uint8_t * out, siz
 
 int relay_mark(relay_context * relay, int32_t last) {
     return guarded([&] {
-        require(relay != nullptr, "relay is null");
+        require_open(relay, "relay");
         require(last >= relay->length() && last < relay->n_cells(), "position is not a free cell");
         llama_synchronize(relay->ctx);
         for (const int32_t il : relay->witnesses) {
@@ -257,7 +259,7 @@ int relay_mark(relay_context * relay, int32_t last) {
 
 int relay_check(relay_context * relay, int32_t last) {
     return guarded([&] {
-        require(relay != nullptr, "relay is null");
+        require_open(relay, "relay");
         require(last >= 0 && last < relay->n_cells(), "position outside the cache");
         llama_synchronize(relay->ctx);
         bool is_written = relay->length() == last + 1;

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "graph.h"
+#include "handles.h"
 
 namespace relay {
 
@@ -118,7 +119,8 @@ Residents find_residents(const Graph & graph) {
 
 std::unique_ptr<relay_context> open(llama_context * ctx, int32_t n_threads, relay_stop * stop) {
     require(ctx != nullptr, "ctx is null");
-    require(n_threads > 0, "n_threads must be positive");
+    require(n_threads > 0 && n_threads <= GGML_MAX_N_THREADS, "n_threads is not between 1 and 512");
+    require(!stop || Handles<relay_stop>::has(stop), "stop is closed");
     check_context(ctx);
     ggml_cgraph * reserved = llama_graph_reserve(ctx, probe_tokens, 1, 1);
     if (!reserved) {
@@ -159,17 +161,19 @@ const char * relay_built_commit(void) {
 int relay_open(llama_context * ctx, int32_t n_threads, relay_stop * stop, relay_context ** out) {
     return guarded([&] {
         require(out != nullptr, "out is null");
-        *out = open(ctx, n_threads, stop).release();
+        *out = nullptr;
+        *out = Handles<relay_context>::add(open(ctx, n_threads, stop).release());
     });
 }
 
 void relay_close(relay_context * relay) {
-    delete relay;
+    Handles<relay_context>::close(relay);
 }
 
 int relay_describe(const relay_context * relay, relay_info * out) {
     return guarded([&] {
-        require(relay && out, "relay and out are needed");
+        require_open(relay, "relay");
+        require(out != nullptr, "out is null");
         const Layers & layers = relay->layers;
         const bool is_even = std::all_of(layers.all.begin(), layers.all.end(), [&](const Layer & l) { return l.n_attn == layers.all[0].n_attn; });
         *out = {
@@ -181,15 +185,16 @@ int relay_describe(const relay_context * relay, relay_info * out) {
 }
 
 const char * relay_refusal(const relay_context * relay) {
-    if (!relay) {
-        return "relay is null";
+    if (!Handles<relay_context>::has(relay)) {
+        return relay ? "relay is closed" : "relay is null";
     }
     return (relay->layers.rotate_refusal.empty() ? relay->layers.slice_refusal : relay->layers.rotate_refusal).c_str();
 }
 
 int relay_describe_layer(const relay_context * relay, int32_t il, relay_layer * out) {
     return guarded([&] {
-        require(relay && out, "relay and out are needed");
+        require_open(relay, "relay");
+        require(out != nullptr, "out is null");
         require(il >= 0 && il < (int32_t) relay->layers.all.size(), "no such layer");
         const Layer & layer = relay->layers.all[il];
         *out = {layer.k_row, layer.v_row, (int32_t) layer.v->ne[0], (int32_t) layer.n_attn, relay->n_window(il), layer.has_rope};

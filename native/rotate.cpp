@@ -5,6 +5,7 @@
 #include <map>
 
 #include "context.h"
+#include "handles.h"
 #include "hadamard.h"
 
 namespace relay {
@@ -124,7 +125,7 @@ using namespace relay;
 
 int relay_rotate(relay_context * relay, int32_t p0, int32_t p1, int32_t delta) {
     return guarded([&] {
-        require(relay != nullptr, "relay is null");
+        require_open(relay, "relay");
         require(p0 >= 0 && p0 <= p1 && p1 <= relay->length(), "positions outside the live sequence");
         if (!relay->layers.rotate_refusal.empty()) {
             fail(RELAY_UNSUPPORTED, "rows cannot be moved: %s", relay->layers.rotate_refusal.c_str());

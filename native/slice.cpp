@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "copier.h"
+#include "handles.h"
 #include "slice_inputs.h"
 
 namespace relay {
@@ -57,6 +58,7 @@ void read_mass(const ggml_tensor * weights, int32_t n_positions, float * mass) {
 void check_slice(const relay_context & relay, const relay_slice & s) {
     const int32_t n_layer = (int32_t) relay.layers.all.size();
     require(0 <= s.first && s.first <= s.end && s.end <= n_layer, "layer range outside the model");
+    require(s.first < n_layer, "no layer is run or probed");
     require(s.n_tokens > 0 && s.n_tokens <= relay.n_batch, "a slice takes 1 to n_batch tokens");
     require(s.positions != nullptr, "positions are needed");
     require(s.first > 0 ? s.hidden != nullptr : s.tokens != nullptr, "tokens are needed for layer 0, hidden states for a later one");
@@ -159,7 +161,8 @@ void run_slice(relay_context & relay, const relay_slice & slice) {
 
 int relay_slice_run(relay_context * relay, const relay_slice * slice) {
     return relay::guarded([&] {
-        relay::require(relay && slice, "relay and slice are needed");
+        relay::require_open(relay, "relay");
+        relay::require(slice != nullptr, "slice is null");
         relay::run_slice(*relay, *slice);
     });
 }

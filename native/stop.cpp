@@ -1,23 +1,31 @@
 #include "stop.h"
 
+#include "handles.h"
+
+using relay::Handles;
+
 relay_stop * relay_stop_new(void) {
-    return new (std::nothrow) relay_stop;
+    relay_stop * stop = nullptr;
+    relay::guarded([&] { stop = Handles<relay_stop>::add(new relay_stop); });
+    return stop;
 }
 
 void relay_stop_free(relay_stop * stop) {
-    delete stop;
+    Handles<relay_stop>::close(stop);
 }
 
 void relay_stop_set(relay_stop * stop, int32_t is_set) {
-    if (stop) {
+    if (Handles<relay_stop>::has(stop)) {
         stop->is_set.store(is_set != 0, std::memory_order_relaxed);
     }
 }
 
 int32_t relay_stop_get(const relay_stop * stop) {
-    return stop && stop->is_set.load(std::memory_order_relaxed);
+    return Handles<relay_stop>::has(stop) && stop->is_set.load(std::memory_order_relaxed);
 }
 
+// Between all graph nodes: no look at the open handles here.
 bool relay_stop_callback(void * data) {
-    return relay_stop_get(static_cast<const relay_stop *>(data)) != 0;
+    const auto * stop = static_cast<const relay_stop *>(data);
+    return stop && stop->is_set.load(std::memory_order_relaxed);
 }
