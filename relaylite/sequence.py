@@ -56,6 +56,7 @@ class LiveSequence:
         if placements:
             assert self.cells is not None
             self.cells.append(placements)
+        self._capture.seek(position)
         self.tokens = plan.tokens[:position].tolist()
         return position
 
