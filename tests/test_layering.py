@@ -46,10 +46,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "devices": set(),
     "llama": VALUES,
     "native": VALUES | {"llama"},
-    "rectify": VALUES | {"native", "rowvalues", "profile", "seam"},
     "rowvalues": set(),
+    "rectify": VALUES | {"native", "profile", "rowvalues", "seam"},
     "selfcheck": VALUES | {"llama", "native", "rowvalues"},
-    "engine": VALUES | {"fingerprint", "llama", "native", "profile", "rectify", "seam", "selfcheck", "template", "textstream"},
+    "sequence": VALUES | {"llama", "native"},
+    "writer": VALUES | {"llama", "native", "seam", "sequence", "textstream"},
+    "engine": VALUES | {"fingerprint", "llama", "native", "profile", "rectify", "seam", "selfcheck", "sequence", "template", "writer"},
     "attachments": {"errors"},
     "conversation": VALUES | {"agents", "attachments", "messages"},
     "runner": VALUES | {"planner", "prompt", "seam"},
@@ -57,7 +59,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "transcript": VALUES | {"agents", "attachments", "conversation", "prompt"},
     "result": VALUES,
     "chain": VALUES | {"agents", "attachments", "conversation", "messages", "process", "prompt", "result", "runner", "transcript", "turn"},
+    "bench": VALUES
+    | {"agents", "conversation", "engine", "messages", "native", "planner", "profile", "prompt", "rectify", "seam", "store"},
+    "calibrate": VALUES | {"agents", "bench", "engine", "paths", "profile", "rowvalues"},
     "api": VALUES | {"agents", "catalog", "chain", "engine", "process", "runner", "seam", "store"},
+    "bench": VALUES
+    | {"agents", "conversation", "engine", "messages", "native", "planner", "profile", "prompt", "rectify", "seam", "store"},
 }
 DOORS = {  # outside thing → the only parts that may import it
     "llama_cpp": {"devices", "llama", "native"},  # native only so that it is loaded first

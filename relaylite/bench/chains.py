@@ -6,7 +6,8 @@ Answers are greedy and written with exact policies; what is relayed are the rows
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from relaylite.agents import Agent
 from relaylite.bench.tasks import Task
@@ -36,23 +37,31 @@ class Written:
     rows: Rows
     n_prompt: int
 
+    @property
+    def n_relayable(self) -> int:
+        """Tokens of the answer that have rows; the last one sampled has none."""
+        return min(len(self.tokens), len(self.rows) - self.n_prompt)
+
     def cut(self, n: int) -> Written:
         """The first `n` tokens of the answer."""
-        return Written(self.agent, self.tokens[:n], self.rows, self.n_prompt)
+        return replace(self, tokens=self.tokens[:n])
 
     def answer_rows(self) -> Rows:
-        """Rows of the answer alone; the last token sampled has none."""
-        return self.rows.slice(self.n_prompt, min(self.n_prompt + len(self.tokens), len(self.rows)))
+        """Rows of the answer alone."""
+        return self.rows.slice(self.n_prompt, self.n_prompt + self.n_relayable)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What agent `agent` (at `index` of its chain) reads of `task` and of answers before it, and a store that knows their rows."""
+    """What agent `agent` (at `index` of its chain) reads of `task` and of answers before it, and a store that knows their rows.
+
+    `is_graded`: its answer is the one that counts as the chain's.
+    """
 
     task: Task
     agent: str
     index: int
-    is_last: bool
+    is_graded: bool
     messages: Sequence[Message]
     store: Store
 
@@ -82,24 +91,23 @@ class Upstream:
     def chain(self, task: Task, agents: Sequence[Agent]) -> Iterator[Reading]:
         """A reading for each agent but the first; the chain goes on writing when the next one is asked for."""
         written: list[Written] = []
+        last = len(agents) - 1
+        graded = next((i for i, agent in enumerate(agents) if i and agent.name == "code"), last) if task.program else last
         for index, agent in enumerate(agents):
             messages = self._messages(task, agents, index, written)
             if index:
-                yield self._reading(task, agent, index, index == len(agents) - 1, messages, written)
-            if index < len(agents) - 1:
+                yield self._reading(task, agent, index, index == graded, messages, written)
+            if index < last:
                 written.append(self.write(agent, messages))
 
     def joined(self, answers: Sequence[Written], n_relayed: int, task: Task, reader: Agent) -> Reading:
-        """`reader` reads `n_relayed` tokens in all, from the start of as many answers as that takes."""
-        chosen: list[Written] = []
-        missing = n_relayed
-        for answer in answers:
-            if missing > 0:
-                chosen.append(answer.cut(missing + 1))  # an answer's last token is not relayed
-                missing -= len(chosen[-1].tokens) - 1
-        agents = [Agent(answer.agent, "-") for answer in chosen]
-        messages = self._messages(task, [*agents, reader], len(chosen), chosen)
-        return self._reading(task, reader, len(chosen), True, messages, chosen)
+        """`reader` reads `n_relayed` tokens in all, from as few of `answers` as that takes, each cut by the same share."""
+        lengths = list(accumulate(answer.n_relayable for answer in answers))
+        n_chosen = next(i for i, length in enumerate(lengths, 1) if length >= n_relayed)
+        ends = [round(length * n_relayed / lengths[n_chosen - 1]) for length in lengths[:n_chosen]]
+        chosen = [answer.cut(end - start) for answer, start, end in zip(answers, [0, *ends], ends, strict=False)]
+        messages = self._messages(task, [*(Agent(answer.agent, "-") for answer in chosen), reader], n_chosen, chosen)
+        return self._reading(task, reader, n_chosen, True, messages, chosen)
 
     def write(self, agent: Agent, messages: Sequence[Message]) -> Written:
         """The greedy answer to `messages`, exactly computed. Raises UsageError if the agent says nothing."""
@@ -126,7 +134,7 @@ class Upstream:
         self._engine.prefill(make_plan(prompt.tokens[:n], Store(self._engine.layout, 0), FULL), lambda _: None)
 
     def _reading(
-        self, task: Task, agent: Agent, index: int, is_last: bool, messages: Sequence[Message], written: Sequence[Written]
+        self, task: Task, agent: Agent, index: int, is_graded: bool, messages: Sequence[Message], written: Sequence[Written]
     ) -> Reading:
         store = Store(self._engine.layout, _UNLIMITED)
         if self._options.is_warm:
@@ -140,4 +148,4 @@ class Upstream:
             store.put(self._engine.harvest(""))
         for answer in written:
             store.put(answer.answer_rows() if self._options.is_warm else answer.rows)
-        return Reading(task, agent.name, index, is_last, tuple(messages), store)
+        return Reading(task, agent.name, index, is_graded, tuple(messages), store)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,14 @@ def machine() -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     names = ("relaylite", "llama-cpp-python", "numpy")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+    return {"python": platform.python_version(), **{name: _version(name) for name in names}}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"  # run from a source tree
 
 
 def model(engine: Engine) -> dict[str, Any]:

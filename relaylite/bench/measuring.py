@@ -6,6 +6,7 @@ turn does: prompt parts → tokens → plan → rows in place → repaired → c
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,10 +14,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from relaylite.agents import Agent
+from relaylite.agents import BUILT_IN, Agent, choose_agents
 from relaylite.bench.chains import ChainOptions, Reading, Upstream, Written
 from relaylite.bench.grading import is_right
-from relaylite.bench.methods import Method
+from relaylite.bench.methods import AGAIN, Method, captures_of
 from relaylite.bench.statistics import divergence
 from relaylite.bench.tasks import Task
 from relaylite.engine import Engine
@@ -27,8 +28,6 @@ from relaylite.plan import Kind
 from relaylite.planner import make_plan
 from relaylite.policies import FULL, RELAY
 from relaylite.sampling import Sampling
-
-AGAIN = Method("full again", FULL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +65,25 @@ class Sample:
 
 
 class Bench:
-    """Drives one benchmark on `engine`; its profile when the benchmark begins is what the policies run with."""
+    """Drives one benchmark on `engine`; its profile when the benchmark begins is what the policies run with.
 
-    def __init__(self, engine: Engine, methods: Sequence[Method], agents: Sequence[Agent], options: BenchOptions | None = None) -> None:
-        if len(agents) < 2:
+    `methods` must hold `full`, which the others are compared with. `agents` None: the built-in ones for each task's kind.
+    Raises UsageError if the model cannot relay, or if the chain has nobody who reads.
+    """
+
+    def __init__(
+        self, engine: Engine, methods: Sequence[Method], agents: Sequence[Agent] | None = None, options: BenchOptions | None = None
+    ) -> None:
+        if agents is not None and len(agents) < 2:
             raise UsageError("a chain to measure needs two agents or more: one writes, the next one reads")
         if engine.info.relay_refusal is not None:
-            raise UsageError(f"this model cannot relay: {engine.info.relay_refusal}")
-        self._engine, self._methods, self._agents = engine, [*methods, AGAIN], list(agents)
+            raise UsageError(f"this model cannot relay, so there is nothing to measure: {engine.info.relay_refusal}")
+        self._engine, self._methods, self._agents = engine, list(methods), agents
         self._options = options or BenchOptions()
         self._profile = engine.profile
-        self._upstream = Upstream(engine, engine.profile, self._options.chains)
+        self._upstream = Upstream(engine, engine.profile, self._options.chains, captures_of(methods, engine.profile))
         self._is_cancelled = threading.Event()
+        self._answers: dict[int, Written] = {}  # by the number of the task
         self.n_skipped = 0  # prompts without relayed text
 
     def cancel(self) -> None:
@@ -114,21 +120,31 @@ class Bench:
 
     def _readings(self, tasks: Sequence[Task], chain: int) -> Iterator[tuple[str, Reading]]:
         task = tasks[chain % len(tasks)]
+        agents = self._agents_for(task)
         if not self._options.relayed:
-            for reading in self._upstream.chain(task, self._agents):
+            for reading in self._upstream.chain(task, agents):
                 yield f"{reading.index + 1} {reading.agent}", reading
             return
-        answers = self._answers(tasks, chain, max(self._options.relayed))
+        answers = self._answers_from(tasks, chain, max(self._options.relayed))
         for length in self._options.relayed:
-            yield str(length), self._upstream.joined(answers, length, task, self._agents[1])
+            yield str(length), self._upstream.joined(answers, length, task, agents[1])
 
-    def _answers(self, tasks: Sequence[Task], chain: int, n_tokens: int) -> list[Written]:
-        """Answers of the first agent to this task and those after it, until they are `n_tokens` long together."""
+    def _agents_for(self, task: Task) -> Sequence[Agent]:
+        return self._agents or choose_agents(task.agents, {agent.name: agent for agent in BUILT_IN})
+
+    def _answers_from(self, tasks: Sequence[Task], chain: int, n_tokens: int) -> list[Written]:
+        """What the first agent writes to this task and those after it, until that is `n_tokens` long; answers are kept for later chains."""
         answers: list[Written] = []
-        while sum(len(answer.tokens) - 1 for answer in answers) < n_tokens:
+        for number in itertools.count(chain):
             self._check()
-            task = tasks[(chain + len(answers)) % len(tasks)]
-            answers.append(self._upstream.write(self._agents[0], self._upstream.first_messages(task, self._agents[0])))
+            if number not in self._answers:
+                task = tasks[number % len(tasks)]
+                first = self._agents_for(task)[0]
+                self._answers[number] = self._upstream.write(first, self._upstream.first_messages(task, first))
+            answers.append(self._answers[number])
+            if sum(answer.n_relayable for answer in answers) >= n_tokens:
+                break
+        self._answers = {number: answer for number, answer in self._answers.items() if number > chain}
         return answers
 
     # -- one prompt ------------------------------------------------------------------------------------------------------
@@ -188,7 +204,7 @@ class Bench:
 
     def _judged(self, method: Method, reading: Reading, sample: Sample) -> Sample:
         """With whether the answer that this method writes is right, where that is asked and known."""
-        is_asked = self._options.judges and reading.is_last and method is not AGAIN
+        is_asked = self._options.judges and reading.is_graded and method.label != AGAIN.label
         if not (is_asked and reading.task.is_graded(execute=self._options.executes)):
             return sample
         self._prefill(method, reading)

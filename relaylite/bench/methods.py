@@ -44,13 +44,21 @@ def profile_of(measured: Profile, parameters: RelayParameters) -> Profile:
     return replace(measured, modes=dict.fromkeys(FIDELITIES, parameters))
 
 
+AGAIN = Method("full again", FULL)  # what differs between this and `full` is noise
+
+
+def captures_of(methods: Sequence[Method], measured: Profile) -> dict[str, str]:
+    """States that rows must carry for all of `methods`: name → graph node."""
+    return {name: node for method in methods for name, node in method.profile(measured).captures.items()}
+
+
 def parse_methods(text: str, n_layer: int) -> list[Method]:
-    """The methods of a list with commas, each once, with `full` and `naive` first: they are what the others are compared with.
+    """The methods of a list with commas, each once; `full` and `naive` first, since the others are compared with them, `AGAIN` last.
 
     Raises UsageError for an unknown one, with the known ones.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
-    methods = [Method(FULL.label, FULL), Method(NAIVE.label, NAIVE), *(parse_method(name, n_layer) for name in names)]
+    methods = [Method(FULL.label, FULL), Method(NAIVE.label, NAIVE), *(parse_method(name, n_layer) for name in names), AGAIN]
     return list({method.label: method for method in methods}.values())
 
 

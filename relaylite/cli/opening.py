@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from relaylite.cli.interrupts import Work
 from relaylite.cli.terminal import Output
@@ -13,20 +14,57 @@ from relaylite.config import Settings
 
 if TYPE_CHECKING:
     from relaylite.api import Relay
+    from relaylite.engine import Engine
+
+Model = TypeVar("Model")
 
 
 def open_relay(settings: Settings, output: Output, *, verbose: bool = False) -> Relay:
     """A `Relay` as the settings say. Ctrl-C and SIGTERM end it at once: what was fetched is kept for next time, nothing else is written."""
+
+    def load(path: Path, on_progress: Callable[[float], None]) -> Relay:
+        from relaylite.api import Relay
+
+        return Relay(path, on_progress=on_progress, **settings.relay_options())
+
+    return _loaded(settings, output, load, verbose=verbose)
+
+
+def open_engine(settings: Settings, output: Output, *, n_ctx: int, verbose: bool = False) -> Engine:
+    """A bare engine for measuring, in the same way; `n_ctx` where the settings name no context."""
+
+    def load(path: Path, on_progress: Callable[[float], None]) -> Engine:
+        from relaylite.engine import Engine, EngineOptions
+
+        def go_on(fraction: float) -> bool:
+            on_progress(fraction)
+            return True
+
+        options = EngineOptions(
+            n_ctx=settings.ctx or n_ctx,
+            n_threads=settings.threads,
+            n_gpu_layers=settings.gpu_layers or 0,
+            chat_template=settings.chat_template,
+            type_k=settings.kv_type,
+            type_v=settings.kv_type,
+            relay=dict(settings.relay),
+            on_progress=go_on,
+        )
+        return Engine.open(path, options)
+
+    return _loaded(settings, output, load, verbose=verbose)
+
+
+def _loaded(settings: Settings, output: Output, load: Callable[[Path, Callable[[float], None]], Model], *, verbose: bool) -> Model:
+    """What `load` makes of the model file, with its progress shown."""
     _route_logs(verbose)
-    opened: list[Relay] = []
+    opened: list[Model] = []
 
     def work(post: Callable[[Callable[[], None]], None]) -> None:
-        from relaylite.api import Relay
         from relaylite.catalog import resolve_model
 
         path = resolve_model(settings.model, lambda *step: post(lambda: output.progress(*step)))
-        show = lambda done: post(lambda: output.status(f"loading {path.name}: {done:.0%}"))  # noqa: E731
-        opened.append(Relay(path, on_progress=show, **settings.relay_options()))
+        opened.append(load(path, lambda done: post(lambda: output.status(f"loading {path.name}: {done:.0%}"))))
 
     for show in Work(work):
         show()

@@ -12,6 +12,11 @@ _DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0
 _STRIPPED = dict.fromkeys({*range(0x20), *range(0x7F, 0xA0), *_DIRECTIONS} - {0x09, 0x0A})
 
 
+def bar(share: float) -> str:
+    """A bar that is filled up to `share` of its 30 characters."""
+    return ("█" * int(share * 30)).ljust(30, "░")
+
+
 def fit_for_terminal(text: str) -> str:
     """`text` without control characters (but tab and line feed) and without marks that turn the direction of writing."""
     return text.translate(_STRIPPED)
@@ -63,8 +68,7 @@ class Output:
     def progress(self, name: str, done: int, total: int) -> None:
         """How far a download is, as a status with a bar."""
         share = done / total if total else 0.0
-        bar = ("█" * int(share * 30)).ljust(30, "░")
-        self.status(f"{name} {bar} {share:4.0%} {done / 1e6:.0f}/{total / 1e6:.0f} MB")
+        self.status(f"{name} {bar(share)} {share:4.0%} {done / 1e6:.0f}/{total / 1e6:.0f} MB")
 
     def _emit(self, text: str) -> None:
         if not text:
