@@ -160,13 +160,9 @@ def test_attachments_are_read_or_refused_in_one_line(tmp_path: Path) -> None:
 def test_the_store_learns_what_a_token_costs(engine: FakeEngine) -> None:
     engine.prefill_delay = 0.05
     relay = Relay(engine=engine, policy="prefix", store_bytes=10**8)
-    chain = relay.chain([PLAN])
-    chain.run("Sort.")
-    estimate = chain.rounds[0].turns[0].metrics.full_ttft_estimate_ms
-    assert estimate >= 50
-    chain.run("Again.")
-    hit = chain.rounds[1].turns[0].metrics
-    assert relay._store.stats().seconds_saved == pytest.approx(hit.prefix_tokens * estimate / 1000 / len(engine.plans[0].tokens))
+    [turn] = relay.chain([PLAN]).run("Sort.").turns
+    assert turn.metrics.full_ttft_estimate_ms >= 50
+    assert relay._store.token_seconds == pytest.approx(turn.metrics.full_ttft_estimate_ms / 1000 / turn.metrics.prompt_tokens)
 
 
 def test_options_reach_the_engine_and_unset_ones_keep_its_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

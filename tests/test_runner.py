@@ -347,6 +347,7 @@ def test_run_does_not_take_a_closed_model_for_a_finished_answer(engine: FakeEngi
 
 
 def test_a_relay_dropped_without_close_leaves_no_thread_and_no_engine() -> None:
+    before = set(threading.enumerate())
     engine = FakeEngine()
     relay = Relay(engine=engine, store_bytes=10**6)
     stream = relay.chain([PLAN]).stream("Sort.")
@@ -355,7 +356,7 @@ def test_a_relay_dropped_without_close_leaves_no_thread_and_no_engine() -> None:
     del relay, stream, engine
     gc.collect()
     assert seen() is None
-    until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("relaylite-prefill")])
+    until(lambda: set(threading.enumerate()) <= before)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
