@@ -14,6 +14,12 @@ const std::set<std::string> slice_inputs = {
 // What K before RoPE and V may be computed from, besides the layer's own input: nothing that knows positions.
 const std::set<std::string> row_inputs = {"inp_tokens", "attn_inp_k_rot", "attn_inp_v_rot"};
 
+const std::string rope = "RoPE";
+
+std::string no_node(const std::string & name) {
+    return "the graph has no node " + name;
+}
+
 std::string in_layer(size_t il, const std::string & what) {
     return "layer " + std::to_string(il) + " " + what;
 }
@@ -47,15 +53,16 @@ std::string missing_rows(const Graph & graph, const std::vector<LayerNodes> & no
 
 // Something that knows positions among what `row` is computed from, "" if there is nothing.
 std::string position_behind(const Graph & graph, ggml_tensor * row, const ggml_tensor * cut) {
+    std::set<std::string> found;
     for (const ggml_tensor * node : graph.behind({row}, cut)) {
         if (node != cut && node->op == GGML_OP_ROPE) {
-            return "RoPE";
+            return rope;
         }
         if (node != cut && is_input(node) && !row_inputs.count(plain_name(node))) {
-            return plain_name(node);
+            found.insert(plain_name(node));
         }
     }
-    return "";
+    return found.empty() ? "" : *found.begin();
 }
 
 std::string unknown_input(const Graph & graph, const std::vector<ggml_tensor *> & wanted, const ModelFacts & facts) {
@@ -112,10 +119,13 @@ std::string rotate_refusal(const Graph & graph, const std::vector<LayerNodes> & 
     for (size_t il = 0; il < nodes.size(); ++il) {
         const Layer & layer = layers.all[il];
         const ggml_tensor * cut = entering(graph, (int32_t) il);
+        if (il > 0 && !cut) {
+            return no_node("l_out-" + std::to_string(il - 1));
+        }
         int64_t n_hadamard = 0;
         ggml_tensor * last = behind_layout(graph, graph.source(nodes[il].k_write, 0), &n_hadamard);
         const std::string behind_k = position_behind(graph, layer.has_rope ? graph.source(last, 0) : last, cut);
-        if (behind_k == "RoPE") {
+        if (behind_k == rope) {
             return in_layer(il, "does not write K straight from RoPE");
         }
         const std::string behind = behind_k.empty() ? position_behind(graph, graph.source(nodes[il].v_write, 0), cut) : behind_k;
@@ -132,7 +142,7 @@ std::string rotate_refusal(const Graph & graph, const std::vector<LayerNodes> & 
 std::string slice_refusal(const Graph & graph, const std::vector<LayerNodes> & nodes, const Layers & layers, const ModelFacts & facts) {
     ggml_tensor * logits = graph.find("result_output");
     if (!logits) {
-        return "the graph has no node result_output";
+        return no_node("result_output");
     }
     if (layers.n_groups > 1 && facts.window.n == 0) {
         return "the layers see different tokens, but the model names no window";
@@ -144,7 +154,7 @@ std::string slice_refusal(const Graph & graph, const std::vector<LayerNodes> & n
         }
         ggml_tensor * leaving = il + 1 < nodes.size() ? entering(graph, (int32_t) il + 1) : logits;
         if (!leaving) {
-            return "the graph has no node l_out-" + std::to_string(il);
+            return no_node("l_out-" + std::to_string(il));
         }
         if (il > 0 && !is_cut_clean(graph, nodes[il], leaving, entering(graph, (int32_t) il))) {
             return in_layer(il, "takes more from below than the residual stream");

@@ -14,9 +14,13 @@ import llama_cpp
 import numpy as np
 import numpy.typing as npt
 
-from relaylite._native import ffi, lib
 from relaylite.errors import Cancelled, NativeError
 from relaylite.rows import Rows, Tokens
+
+try:
+    from relaylite._native import ffi, lib
+except ImportError as error:
+    raise NativeError(f"relaylite's extension does not load ({error}); install again: pip install --force-reinstall relaylite") from error
 
 F32 = npt.NDArray[np.float32]
 F16 = npt.NDArray[np.float16]

@@ -17,8 +17,7 @@ sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.par
 
 from live_model import LiveModel, opened  # noqa: E402
 
-from relaylite._native import ffi, lib  # noqa: E402
-from relaylite.native import Placement  # noqa: E402
+from relaylite.native import Placement, ffi, lib  # noqa: E402
 
 NULL = ffi.NULL
 INT_MAX, INT_MIN = 2**31 - 1, -(2**31)

@@ -13,9 +13,8 @@ import pytest
 from live_model import LiveModel, opened
 
 from relaylite import native
-from relaylite._native import lib
 from relaylite.errors import NativeError
-from relaylite.native import Placement
+from relaylite.native import Placement, lib
 
 ROOT = Path(__file__).parent.parent.parent
 BAD_CALLS = Path(__file__).with_name("bad_calls.py")

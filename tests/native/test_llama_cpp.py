@@ -1,0 +1,107 @@
+"""The extension and llama.cpp: one copy in the process, the same build, and a graph whose names are other ones."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from relaylite import native
+from relaylite.errors import NativeError
+
+ROOT = Path(__file__).parent.parent.parent
+
+OPEN_AND_CHECK = """
+import sys
+sys.path[:0] = ["tests"]
+from pathlib import Path
+from live_model import opened
+from relaylite import native, selfcheck
+try:
+    with opened(Path(sys.argv[1])) as live:
+        print(live.cells.refusal or selfcheck.run(live.cells, live.context) or "relays")
+except native.Unsupported as error:
+    print("refused:", error)
+"""
+
+
+def run(code: str, *arguments: str, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, cwd=ROOT, env={**os.environ, **variables}
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.strip()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/maps")
+@pytest.mark.parametrize("first", ["relaylite.native", "llama_cpp"])
+def test_one_copy_of_each_library_is_loaded(first: str) -> None:
+    code = (
+        f"import {first}, relaylite.native\nprint(*{{line.split()[-1] for line in open('/proc/self/maps') if '/lib' in line}}, sep='\\n')"
+    )
+    loaded = [Path(line) for line in run(code).splitlines()]
+    for library in ("libllama.so", "libggml.so", "libggml-base.so", "libggml-cpu.so"):
+        copies = [path.name for path in loaded if path.name.startswith(library)]
+        assert len(copies) == 1, f"{library}: {copies}"
+
+
+def test_another_build_of_llama_cpp_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    native.check_build()
+    monkeypatch.setattr(native, "lib", SimpleNamespace(relay_built_commit=lambda: native.ffi.new("char[]", b"0badc0de")))
+    with pytest.raises(NativeError) as caught:
+        native.check_build()
+    message = str(caught.value)
+    assert "relaylite was built against 0badc0de" in message and "pip install llama-cpp-python==" in message and "\n" not in message
+
+
+def test_an_extension_that_does_not_load_is_one_line() -> None:
+    code = """
+import sys
+sys.modules["relaylite._native"] = None
+try:
+    import relaylite.native
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    message = run(code)
+    assert message.startswith("NativeError relaylite's extension does not load") and "\n" not in message
+
+
+@pytest.fixture(scope="module")
+def renamer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler, spec = shutil.which("cc"), find_spec("llama_cpp")
+    if sys.platform != "linux" or compiler is None:
+        pytest.skip("needs LD_PRELOAD and a C compiler")
+    assert spec is not None and spec.origin is not None
+    library = tmp_path_factory.mktemp("renamer") / "renamer.so"
+    headers = Path(spec.origin).parent.parent / "include"
+    source = Path(__file__).with_name("renamed_nodes.c")
+    subprocess.run([compiler, "-shared", "-fPIC", f"-I{headers}", str(source), "-o", str(library)], check=True)
+    return library
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [
+        ("Qcur", "relays"),
+        ("ffn_", "relays"),
+        ("l_out-0", "the graph has no node l_out-0"),
+        ("l_out-1", "the graph has no node l_out-1"),
+        ("result_output", "the graph has no node result_output"),
+        ("cache_k_l", "refused: layer 0 keeps no rows"),
+        ("cache_v_l1", "refused: layer 1 keeps K and V as one compressed row (MLA)"),
+        ("inp_tokens", "layer 0 has rows that depend on their position other than by RoPE on K (other_inp_tokens)"),
+        ("inp_pos", "the graph has an input that is not known here: other_inp_pos"),
+        ("attn_inp_k_idxs", "the graph has an input that is not known here: other_attn_inp_k_idxs"),
+        ("attn_inp_kq_mask", "the graph has an input that is not known here: other_attn_inp_kq_mask"),
+        ("out_ids", "the graph has an input that is not known here: other_out_ids"),
+    ],
+)
+def test_a_name_that_is_gone_is_one_line_at_open(name: str, outcome: str, renamer: Path, tiny_path: Path) -> None:
+    assert run(OPEN_AND_CHECK, str(tiny_path), LD_PRELOAD=str(renamer), RENAMED=name) == outcome
