@@ -116,10 +116,13 @@ class Settings:
         """Sampling values of the run, by their names in `Sampling`; an agent's own values go before them."""
         return {name: getattr(self, name) for name in SAMPLING_FIELDS}
 
+    def is_forced(self, name: str) -> bool:
+        """Whether a flag or a variable set it, not a file."""
+        return self.sources.get(name, "").startswith(("--", PREFIX))
+
     def forced_sampling(self) -> dict[str, Any]:
         """Sampling values given by flag or variable; they go before an agent's own."""
-        is_forced = ("--", PREFIX)
-        return {name: getattr(self, name) for name in SAMPLING_FIELDS if self.sources.get(name, "").startswith(is_forced)}
+        return {name: getattr(self, name) for name in SAMPLING_FIELDS if self.is_forced(name)}
 
 
 def load_settings(flags: Mapping[str, object] | None = None) -> Settings:

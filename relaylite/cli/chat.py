@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from relaylite import sessions
+from relaylite.attachments import Attachment, read_attachment
 from relaylite.cli import options
 from relaylite.cli.narrator import Narrator
 from relaylite.cli.opening import open_relay
 from relaylite.cli.run import chosen_agents, events_of
+from relaylite.cli.tasks import attached_in, checked
 from relaylite.cli.terminal import Output
 from relaylite.config import Settings
 from relaylite.errors import UsageError
@@ -21,37 +23,41 @@ if TYPE_CHECKING:
     from relaylite.api import Relay
     from relaylite.chain import Chain
 
-HELP = "/retry answers the last message anew, /policy NAME changes what is taken over, /quit ends; anything else goes to the agents"
+HELP = (
+    "/retry answers the last message anew, /policy NAME changes what is taken over, /quit ends; "
+    "anything else goes to the agents, and @FILE in it attaches that file"
+)
 
 
 @click.command("chat")
 @click.option("--plain", is_flag=True, help="Lines in, lines out, also on a terminal.")
 @click.option("--session", metavar="NAME", help="Go on with the conversation of this name, or begin it; kept after every answer.")
+@options.file_option
 @options.setting_options(*options.CHAIN, *options.MODEL)
 @options.talk_options
-def command(plain: bool, session: str | None, settings: Settings, quiet: bool, verbose: bool) -> int:
+def command(plain: bool, session: str | None, files: tuple[str, ...], settings: Settings, quiet: bool, verbose: bool) -> int:
     """Talk to a chain of agents; each keeps its history.
 
-    On a terminal this opens an app. Elsewhere, or with --plain or --session, each line read is a message.
+    On a terminal this opens an app. Elsewhere, or with --plain, --session or --file, each line read is a message. Files go with the first.
     """
     saved = sessions.load(session) if session else None
-    if not plain and not session and sys.stdin.isatty() and sys.stdout.isatty():
+    if not (plain or session or files) and sys.stdin.isatty() and sys.stdout.isatty():
         from relaylite.tui import run_app
 
         return run_app(settings)
     output = Output(quiet=quiet)
-    agents = chosen_agents(settings)
+    agents, attached = chosen_agents(settings), [read_attachment(file) for file in files]
     with open_relay(settings, output, verbose=verbose) as relay:
         chain = _resumed(relay, saved, settings) if saved else relay.chain(agents)
-        return PlainChat(chain, output, keep=lambda: sessions.save(session, chain.to_dict()) if session else None).run()
+        return PlainChat(chain, output, attached, keep=lambda: sessions.save(session, chain.to_dict()) if session else None).run()
 
 
 def _resumed(relay: Relay, saved: Mapping[str, Any], settings: Settings) -> Chain:
     """The conversation as it was saved, but for agents and policy that flags name."""
     chain = relay.chain_from_dict(saved)
-    if settings.sources.get("agents", "").startswith("--"):
+    if settings.is_forced("agents"):
         chain.agents = chosen_agents(settings)
-    if settings.sources.get("policy", "").startswith("--"):
+    if settings.is_forced("policy") or settings.is_forced("fidelity"):
         chain.policy = relay.policy
     return chain
 
@@ -59,9 +65,9 @@ def _resumed(relay: Relay, saved: Mapping[str, Any], settings: Settings) -> Chai
 class PlainChat:
     """Reads lines until they end. On a terminal Ctrl-C stops the answer and a mistake is only reported; elsewhere both end the chat."""
 
-    def __init__(self, chain: Chain, output: Output, *, keep: Callable[[], None]) -> None:
-        """`keep` is called when the conversation has changed."""
-        self._chain, self._output, self._keep = chain, output, keep
+    def __init__(self, chain: Chain, output: Output, attached: list[Attachment], *, keep: Callable[[], None]) -> None:
+        """`attached` goes with the first message; `keep` is called when the conversation has changed."""
+        self._chain, self._output, self._attached, self._keep = chain, output, attached, keep
         self._is_interactive = sys.stdin.isatty()
         self._commands: dict[str, Callable[[str], None]] = {"help": self._help, "retry": self._retry, "policy": self._policy}
 
@@ -103,12 +109,13 @@ class PlainChat:
         if line.startswith("/") and name in self._commands:
             self._commands[name](rest.strip())
         else:
-            self._answer(line)
+            self._answer(checked(line, "the message"), attached_in(line))
 
-    def _answer(self, message: str) -> None:
+    def _answer(self, message: str, files: Iterable[Attachment] = ()) -> None:
+        attached, self._attached = [*self._attached, *files], []
         narrator = Narrator(self._output, self._chain.agents)
         try:
-            for event in events_of(self._chain, lambda: self._chain.stream(message)):
+            for event in events_of(self._chain, lambda: self._chain.stream(message, files=attached)):
                 narrator.show(event)
         finally:
             self._keep()
@@ -117,7 +124,8 @@ class PlainChat:
         self._output.note(HELP)
 
     def _retry(self, _: str) -> None:
-        self._answer(self._chain.retry())
+        files = self._chain.rounds[-1].files if self._chain.rounds else ()
+        self._answer(self._chain.retry(), files)
 
     def _policy(self, name: str) -> None:
         self._chain.policy = name

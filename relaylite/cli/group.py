@@ -52,7 +52,7 @@ class CommandGroup(click.Group):
         extra["standalone_mode"] = False
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
             if getattr(sys, name) is None:  # closed by who started us
-                setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))
+                setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
         with _terminable():
             code = _guarded(lambda: super(CommandGroup, self).main(args, prog_name or "relaylite", **extra))
         if interrupts.is_any_running():  # a native call that did not stop in time: nothing may be torn down under it

@@ -50,6 +50,11 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout and nothing else.")(function)
 
 
+def file_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    about = "Attach a text file, before the task, for every agent to read; may be given several times."
+    return click.option("-f", "--file", "files", multiple=True, metavar="FILE", help=about)(function)
+
+
 def talk_options(function: Callable[..., Any]) -> Callable[..., Any]:
     function = click.option("-v", "--verbose", is_flag=True, help="Show llama.cpp's own messages too.")(function)
     return click.option("-q", "--quiet", is_flag=True, help="Print answers and errors only.")(function)

@@ -1,4 +1,4 @@
-"""`doctor`'s speed and relay check: a short chain on the model, once with everything computed and once relayed."""
+"""`doctor`'s speed and relay check: a short chain of two, and what its second prompt costs when all of it is computed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from relaylite.agents import Agent
 from relaylite.cli.findings import NOTE, OK, PROBLEM, Finding
+from relaylite.cli.interrupts import Work
 from relaylite.cli.narrator import seconds
 from relaylite.cli.opening import open_relay
 from relaylite.cli.run import events_of
 from relaylite.cli.terminal import Output
 from relaylite.config import load_settings
 from relaylite.errors import RelayliteError
-from relaylite.events import Turn, TurnFinished
 
 if TYPE_CHECKING:
     from relaylite.api import Relay
@@ -23,32 +23,33 @@ N_TOKENS = 96
 
 
 def speed(model: str | None, output: Output) -> list[Finding]:
-    """Prefill and decode speed, whether relaying works, and what it saves on this machine."""
+    """Prefill and decode speed, whether relaying works, and what it saves on this machine. Nothing is kept on disk."""
     try:
-        with open_relay(load_settings({"model": model}), output) as relay:
-            output.status("measuring …")
-            full, relayed = _second_turn(relay, "full"), _second_turn(relay, None)
-            info = relay.info
+        with open_relay(load_settings({"model": model, "store.disk": 0}), output) as relay:
+            return _measure(relay, output)
     except RelayliteError as error:
         return [Finding(PROBLEM, "speed", str(error), "correct that, or name another model with --model")]
-    computed = full.metrics
+
+
+def _measure(relay: Relay, output: Output) -> list[Finding]:
+    chain, info = relay.chain(AGENTS, sampling={"max_tokens": N_TOKENS}), relay.info
+    for event in events_of(chain, lambda: chain.stream(TASK)):
+        output.status(f"measuring: {type(event).__name__}")
+    full_ms: list[float] = []
+    for _ in Work(lambda _: full_ms.append(chain.measure_full(0, 1)), chain.cancel):
+        pass
+    second = chain.rounds[0].turns[1].metrics
     found = [
         Finding(OK, "model", f"{info.name}, {info.n_params / 1e6:.0f} M parameters"),
-        Finding(OK, "prefill", f"{computed.prompt_tokens * 1000 / max(computed.ttft_ms, 1e-3):.0f} tokens/s"),
-        Finding(OK, "decode", f"{computed.decode_tokens_per_s:.1f} tokens/s"),
+        Finding(OK, "prefill", f"{second.prompt_tokens * 1000 / full_ms[0]:.0f} tokens/s"),
+        Finding(OK, "decode", f"{second.decode_tokens_per_s:.1f} tokens/s"),
     ]
     if info.relay_refusal:
         return [*found, Finding(NOTE, "relaying", f"off for this model: {info.relay_refusal}", "use another model to relay")]
-    saved = f"first token of the second agent after {seconds(relayed.metrics.ttft_ms)} instead of {seconds(computed.ttft_ms)}"
-    if not relayed.metrics.span_tokens:
+    if not second.span_tokens:
         return [
             *found,
             Finding(PROBLEM, "relaying", "nothing was relayed in a chain of two", "please report this with the output of --json"),
         ]
-    return [*found, Finding(OK, "relaying", f"{relayed.metrics.span_tokens} tokens relayed: {saved}")]
-
-
-def _second_turn(relay: Relay, policy: str | None) -> Turn:
-    chain = relay.chain(AGENTS, policy=policy, sampling={"max_tokens": N_TOKENS})
-    turns = [event.turn for event in events_of(chain, lambda: chain.stream(TASK)) if isinstance(event, TurnFinished)]
-    return turns[-1]
+    saved = f"first token of the second agent after {seconds(second.ttft_ms)} instead of {seconds(full_ms[0])}"
+    return [*found, Finding(OK, "relaying", f"{second.span_tokens} of {second.prompt_tokens} prompt tokens relayed: {saved}")]

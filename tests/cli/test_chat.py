@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from pathlib import Path
 
 import pytest
 from commands import Invoke, one_line
@@ -63,3 +64,19 @@ def test_ctrl_c_ends_a_chat_that_nobody_watches(invoke: Invoke, engine: FakeEngi
 def test_wrong_options_are_found_before_a_line_is_read(invoke: Invoke) -> None:
     result = invoke("chat", "-a", "nobody", input="hello\n")
     assert result.exit_code == 2 and "unknown agent 'nobody'" in one_line(result)
+
+
+def test_files_go_with_messages(invoke: Invoke, engine: FakeEngine, tmp_path: Path) -> None:
+    (tmp_path / "first.md").write_text("FIRST FILE")
+    (tmp_path / "second.md").write_text("SECOND FILE")
+    invoke("chat", "-a", "plan", "--file", "first.md", "--policy", "full", input="hello @nobody\nread @second.md please\n/retry\n")
+    asked = [engine.tokenizer.text(plan.tokens) for plan in engine.plans]
+    assert ["SECOND FILE" in text for text in asked] == [False, True, True]
+    assert [text.count("FIRST FILE") for text in asked] == [1, 1, 1]
+    assert "hello @nobody" in asked[0] and "read @second.md please" in asked[1]
+
+
+def test_a_file_that_cannot_be_attached(invoke: Invoke, engine: FakeEngine, tmp_path: Path) -> None:
+    (tmp_path / "empty.md").touch()
+    result = invoke("chat", "-a", "plan", input="read @empty.md\n")
+    assert result.exit_code == 2 and one_line(result) == "cannot attach empty.md: it is empty"

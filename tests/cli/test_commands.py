@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,9 +22,9 @@ from relaylite.config import describe
 
 
 def test_help_lists_every_command_as_the_command_itself_says(invoke: Invoke) -> None:
-    shown = invoke("--help").stdout
+    shown = " ".join(invoke("--help").stdout.split())
     for name, about in COMMANDS.items():
-        assert f"  {name} " in shown and about in shown
+        assert f" {name} {about}" in shown
         command = main.get_command(None, name)  # type: ignore[arg-type]
         assert command is not None and command.name == name
         assert invoke(name, "--help").exit_code == 0
@@ -167,10 +168,13 @@ def test_doctor_finds_what_is_wrong(invoke: Invoke, monkeypatch: pytest.MonkeyPa
 
 
 def test_doctor_measures_a_relayed_chain(invoke: Invoke, engine: FakeEngine) -> None:
-    engine.enqueue("a" * 90, "b", "c" * 90, "d")
+    engine.enqueue("a" * 90, "b")
     shown = invoke("doctor").stdout
-    assert "✓ prefill: " in shown and "✓ decode: " in shown and "tokens relayed: first token of the second agent after" in shown
-    assert [plan.policy.name for plan in engine.plans[:2]] == ["full", "full"] and engine.plans[-1].policy.use_spans
+    assert "✓ prefill: " in shown and "✓ decode: " in shown
+    assert re.search(r"✓ relaying: \d+ of \d+ prompt tokens relayed: first token of the second agent after", shown)
+    assert [plan.policy.name for plan in engine.plans] == ["relay", "relay", "full"]
+    assert list(engine.plans[1].tokens) == list(engine.plans[2].tokens)
+    assert not paths.store_folder().exists()
 
 
 def test_doctor_reports_a_model_that_cannot_be_opened(invoke: Invoke, tmp_path: Path) -> None:

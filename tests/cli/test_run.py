@@ -68,6 +68,15 @@ def test_the_task_comes_from_argument_file_or_standard_input(invoke: Invoke, eng
         assert wanted in text
 
 
+def test_files_are_read_by_every_agent(invoke: Invoke, engine: FakeEngine, tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("The sky is green.")
+    result = invoke("run", "What colour?", "-a", "plan,code", "--file", "notes.md", "--json", "-q")
+    assert result.exit_code == 0
+    assert all("The sky is green." in engine.tokenizer.text(plan.tokens) for plan in engine.plans)
+    missing = invoke("run", "What colour?", "--file", "missing.md")
+    assert missing.exit_code == 2 and "cannot attach missing.md: No such file" in one_line(missing)
+
+
 def test_flags_go_before_an_agents_own_sampling_and_files_after_it(invoke: Invoke, engine: FakeEngine, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('[own]\ninstructions = "x"\n[own.sampling]\nmax_tokens = 7\ntop_k = 3\n')
     (tmp_path / "relaylite.toml").write_text("top_k = 9\nseed = 5\n")
