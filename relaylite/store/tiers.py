@@ -39,7 +39,6 @@ class Tiers:
         self.foresight = foresight
         self._codec = codec
         self._files: dict[str, RowFile] = {}
-        self._unusable: set[str] = set()
         self._is_full_told = False
 
     def admit(self, parent: Node | None, rows: Rows, *, is_exact: bool) -> Node | None:
@@ -111,9 +110,8 @@ class Tiers:
         entries = {entry.name: entry for entry in self.folder.entries() if entry.name.startswith(mark)}
         for name in self._files.keys() - entries.keys():
             self._forget(name)
-        opened = [self.folder.open(name) for name in sorted(entries.keys() - self._files.keys() - self._unusable)]
+        opened = [self.folder.open(name) for name in sorted(entries.keys() - self._files.keys())]
         fresh = [file for file in opened if file is not None and file.header.fingerprint == self.layout.fingerprint]
-        self._unusable = entries.keys() - self._files.keys() - {file.path.name for file in fresh}
         for file in sorted(fresh, key=lambda file: (file.header.position, entries[file.path.name].used_s)):
             self._files[file.path.name] = file
             self.holdings.absorb(file)

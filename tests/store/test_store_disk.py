@@ -22,6 +22,7 @@ from relaylite.rows import RowLayout
 from relaylite.store import Store
 from relaylite.store.quantize import CODECS
 from relaylite.store.rowfile import MAGIC, PREAMBLE, RowFile
+from relaylite.store.worth import Foresight, Uses
 
 PLENTY = 1 << 30
 TEXT = list(range(100, 180))
@@ -192,6 +193,16 @@ def test_no_flipped_bit_ever_yields_a_wrong_row(tmp_path_factory, data):
         np.testing.assert_array_equal(match.rows.states[CAPTURE], rows_of(TEXT, captured=[(0, 40)]).states[CAPTURE])
 
 
+def test_both_parts_of_a_file_whose_run_was_split_serve_spans(tmp_path):
+    written(tmp_path, TEXT)
+    store = Store(LAYOUT, PLENTY, folder=tmp_path)
+    store.put(rows_of([*TEXT[:40], 1, 2, 3]))
+    for part in (TEXT[:35], TEXT[42:78], TEXT[20:60]):
+        (span,) = store.spans(prompt([7, *part]), 0, 32)
+        assert span.n == len(part)
+        assert_match(span, [7, *part], rows_of(TEXT))
+
+
 def test_damage_to_one_file_leaves_the_others_usable(tmp_path):
     first, second = TEXT[:40], TEXT[40:]
     written(tmp_path, first + second, first + [1] * 20)
@@ -307,6 +318,67 @@ def test_what_another_process_writes_is_found_without_a_new_start(tmp_path):
     assert store.prefix(prompt(TEXT), exact=True) is None
     written(tmp_path, TEXT)
     assert_match(store.prefix(prompt(TEXT), exact=True), TEXT, rows_of(TEXT))
+
+
+def test_rows_that_another_process_wrote_first_are_not_written_again(tmp_path):
+    one, two = Store(LAYOUT, PLENTY, folder=tmp_path), Store(LAYOUT, PLENTY, folder=tmp_path)
+    for store in (one, two):
+        store.put(rows_of(TEXT))
+    one.flush()
+    (inode,) = [path.stat().st_ino for path in files(tmp_path)]
+    two.flush()
+    assert [path.stat().st_ino for path in files(tmp_path)] == [inode]
+    three = Store(LAYOUT, PLENTY, folder=tmp_path / "other")
+    three.put(rows_of(TEXT))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / files(tmp_path)[0].name).write_bytes(files(tmp_path)[0].read_bytes())
+    three.prefix(prompt(TEXT), exact=True)
+    assert three.stats().disk_bytes > 0 and three.stats().spans == 1
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
+    (tmp_path / "x.rows.part").write_bytes(b"half")
+    written(tmp_path, TEXT)
+    assert len(files(tmp_path)) == 1 and list(tmp_path.glob("*.part")) == []
+
+
+def test_rows_that_are_asked_for_stay_on_disk_and_others_go(tmp_path):
+    size = files_size(tmp_path / "one", TEXT)
+    store = Store(LAYOUT, 0, folder=tmp_path / "store", disk_bytes=3 * size + 100)
+    for n in range(8):
+        store.put(rows_of([n, *TEXT[1:]], origin="plan"))
+        assert store.prefix(prompt([0, *TEXT[1:]]), exact=True).n == 80
+    assert len(files(tmp_path / "store")) == 3
+
+
+class OldIsWorthless(Foresight):
+    def chance(self, uses: Uses, soon: dict[str, float]) -> float:
+        return 0.0 if uses.owner == "old" else 1.0
+
+
+def test_what_a_text_rests_on_is_not_given_up_for_its_own_end(tmp_path):
+    size = files_size(tmp_path / "one", TEXT)
+    store = Store(LAYOUT, 0, folder=tmp_path / "store", disk_bytes=2 * size + 100, foresight=OldIsWorthless())
+    store.put(rows_of(TEXT, origin="old"))
+    store.put(rows_of([1, *TEXT[1:]], origin="new"))
+    store.put(rows_of([*TEXT, *range(70)], origin="new"))
+    assert store.prefix(prompt([1, *TEXT[1:]]), exact=True) is None
+    assert store.prefix(prompt([*TEXT, *range(70)]), exact=True).n == 150
+
+
+def test_the_end_of_a_text_goes_before_what_it_rests_on(tmp_path):
+    size = files_size(tmp_path / "one", TEXT)
+    store = Store(LAYOUT, 0, folder=tmp_path / "store", disk_bytes=2 * size + 100, foresight=OldIsWorthless())
+    store.put(rows_of(TEXT, origin="old"))
+    store.put(rows_of([*TEXT, *range(70)], origin="new"))
+    store.put(rows_of([1, *TEXT[1:]], origin="new"))
+    assert store.prefix(prompt([*TEXT, *range(70)]), exact=True).n == 80
+    assert store.prefix(prompt([1, *TEXT[1:]]), exact=True).n == 80
+
+
+def files_size(folder: Path, text: list[int]) -> int:
+    written(folder, text)
+    return sum(path.stat().st_size for path in files(folder))
 
 
 def test_rows_handed_out_outlive_their_file(tmp_path):

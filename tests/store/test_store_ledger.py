@@ -61,6 +61,11 @@ def test_a_damaged_ledger_is_an_empty_one(tmp_path, text):
     assert RowFolder(tmp_path, PLENTY).ledger().hits == 2
 
 
+def test_a_newer_ledger_is_an_empty_one():
+    text = Ledger(3, 40, 1.5).to_json().replace('"version": 1', '"version": 2')
+    assert Ledger.from_json(text) == Ledger()
+
+
 def test_a_ledger_reads_back_as_written():
     ledger = Ledger(3, 40, 1.5, {"plan": {"code": 2.0}})
     assert Ledger.from_json(ledger.to_json()) == ledger

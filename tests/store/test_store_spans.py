@@ -45,6 +45,32 @@ def test_the_index_finds_exactly_the_runs_of_a_naive_search(stored, tokens, min_
     assert set(found) == naive_runs(known, tokens, min_length)
 
 
+class Colliding(RunIndex):
+    """All tiles have the same hash."""
+
+    def _mix(self, tokens):
+        return np.zeros(len(tokens), np.uint64)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(texts, max_size=3), texts, st.integers(3, 9))
+def test_equal_hashes_are_not_taken_for_equal_tokens(stored, tokens, min_length):
+    index = Colliding(window_for(min_length))
+    for key, text in enumerate(stored):
+        index.add(key, np.array(text, np.int32))
+    for run in index.find(np.array(tokens, np.int32), min_length):
+        assert stored[run.key][run.offset : run.offset + run.n] == tokens[run.start : run.start + run.n]
+
+
+def test_a_long_life_does_not_grow_the_index():
+    index = RunIndex(4)
+    rng = np.random.default_rng(0)
+    for key in range(400):
+        index.add(key, rng.integers(0, 1000, 100, dtype=np.int32))
+        index.discard(key - 4)
+    assert len(index._starts) < 20 and len(index._arena) < 4000 and len(index._hashes) == 100
+
+
 def test_discarding_most_texts_keeps_the_others_findable():
     index = RunIndex(4)
     rng = np.random.default_rng(0)
