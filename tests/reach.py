@@ -9,8 +9,12 @@ from pathlib import Path
 import numpy as np
 from live_model import LiveModel, opened
 
-from relaylite import native
+from relaylite import llama, native
 from relaylite.native import Placement
+from relaylite.rowvalues import values
+
+CACHE_TYPES = {"f32": 1e-4, "f16": 1e-3, "bf16": 5e-3, "q8_0": 0.02, "q4_0": 0.2}
+"""Types of the KV cache, and how far moved K rows of layer 0 may be off (see `error_of_moved_keys`)."""
 
 N_TOKENS = 100  # beyond the windows of the tiny models, which are 32
 SHIFT = 50
@@ -70,7 +74,7 @@ EXPECTED: dict[str, Expected] = {
     "smollm3": Expected("SmolLM3", "every fourth layer without RoPE"),
     "llama4": Expected("Llama 4", "chunked window, RoPE before the norm of K, queries scaled by position"),
     "mistral3": Expected("Ministral 3", "YaRN, queries scaled by position"),
-    "bloom": Expected("BLOOM, MPT", "ALiBi: distances in the mask, K without position"),
+    "bloom": Expected("BLOOM", "ALiBi: distances in the mask, K without position"),
     "llama-linear": Expected("models stretched by linear scaling", "RoPE frequencies divided by 4"),
     "llama-yarn": Expected("models stretched by YaRN", "some frequencies scaled, magnitude factor"),
     "llama-llama3": Expected("Llama 3.1 to 3.3", "a factor for each RoPE frequency"),
@@ -130,3 +134,17 @@ def error_of_moved_rows(live: LiveModel) -> float:
         for il in range(live.n_layer)
         for got, wanted in ((moved.k(il), expected.k(il)), (moved.v(il), expected.v(il)))
     )
+
+
+def error_of_moved_keys(path: Path, kv_type: str) -> float:
+    """Moved K rows of layer 0 against decoded ones, both read through the rounding of the cache; root mean square, as a share."""
+    with opened(path, type_k=kv_type, type_v=kv_type) as live:
+        tokens = live.tokens(N_TOKENS)
+        rows, _ = live.decoded_rows(tokens)
+        assert live.context.decode(tokens, SHIFT) == 0
+        expected = values(live.rows_of(live.cells.read(0, N_TOKENS)).k(0), llama.KV_TYPES[kv_type])
+        live.cells.truncate(0)
+        live.cells.append([Placement(N_TOKENS, rows, delta=SHIFT)])
+        moved = live.live_rows()
+        assert np.array_equal(moved.v(0), rows.v(0))
+        return float(np.linalg.norm(values(moved.k(0), llama.KV_TYPES[kv_type]) - expected) / np.linalg.norm(expected))

@@ -1,0 +1,90 @@
+"""Writes docs/architectures.md from what `reach.examine` finds. From the repository's root, in some seconds:
+
+python tests/architectures_table.py
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+import llama_cpp  # noqa: E402
+from reach import CACHE_TYPES, EXPECTED, Finding, error_of_moved_keys, examine  # noqa: E402
+from tiny_models import write_model  # noqa: E402
+
+DOCUMENT = ROOT / "docs" / "architectures.md"
+
+HEAD = """# Which models relay
+
+Made by `python tests/architectures_table.py` with llama.cpp {commit}; every row is a case of `tests/native/test_reach.py`.
+
+relaylite reads llama.cpp's compute graph when a model is opened, finds caches, RoPE and masks in it, and says in one line what is
+missing if it cannot relay (`relaylite info MODEL` shows it); it then runs with `prefix`. Names of architectures decide nothing, but for how
+Llama 4 cuts its windows and how Llama 4 and Ministral 3 scale queries, which the graph does not show. On every open a self-check compares
+slices and moved rows with `llama_decode` on the real weights.
+
+The table was tried on tiny random models, beyond their sliding windows (32 tokens), on the CPU. *Slices* are layers recomputed apart, cut at
+every layer. *Moved rows* are K rows turned by 50 positions against rows decoded there, root mean square in the worst layer; the rounding of
+attention to F16 gives some 10⁻³.
+"""
+
+
+def relaying_rows(found: dict[str, Finding]) -> list[str]:
+    lines = [
+        "## Models that relay",
+        "",
+        "| architecture | such as | what is special | slices against llama_decode | moved rows |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for arch, finding in found.items():
+        if finding.relays:
+            slices = "equal bit for bit" if finding.is_bit_true else "DIFFER"
+            lines.append(f"| {arch} | {EXPECTED[arch].stands_for} | {EXPECTED[arch].trait} | {slices} | {finding.turn_error:.1e} |")
+    return lines
+
+
+def refused_rows(found: dict[str, Finding]) -> list[str]:
+    lines = [
+        "## Models that run with exact prefix reuse only",
+        "",
+        "| architecture | such as | what is special | reason shown |",
+        "| --- | --- | --- | --- |",
+    ]
+    for arch, finding in found.items():
+        if not finding.relays:
+            lines.append(f"| {arch} | {EXPECTED[arch].stands_for} | {EXPECTED[arch].trait} | {finding.refusal} |")
+    return lines
+
+
+def cache_rows(folder: Path) -> list[str]:
+    lines = [
+        "## Types of the KV cache",
+        "",
+        "Tiny Llama, K and V of the same type. Slices are equal bit for bit with each of them. Quantized K is turned through F32 and through",
+        "the Hadamard rotation that llama.cpp gives to quantized caches, then quantized again: a moved row differs from one decoded at its",
+        "place by about the rounding of its type.",
+        "",
+        "| type | moved K rows of layer 0, difference |",
+        "| --- | --- |",
+    ]
+    path = write_model(folder / "llama.gguf", "llama")
+    return [*lines, *(f"| {kv_type} | {error_of_moved_keys(path, kv_type):.1e} |" for kv_type in CACHE_TYPES)]
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        found = {arch: examine(write_model(folder / f"{arch}.gguf", arch)) for arch in EXPECTED}
+        parts = [relaying_rows(found), refused_rows(found), cache_rows(folder)]
+    commit = llama_cpp.llama_cpp._lib.ggml_commit
+    commit.restype = llama_cpp.ctypes.c_char_p
+    head = HEAD.format(commit=f"{commit().decode()} (llama-cpp-python {llama_cpp.__version__})")
+    DOCUMENT.write_text("\n".join([head, *("\n".join(part) + "\n" for part in parts)]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
