@@ -259,7 +259,7 @@ class Actions(Screen[None]):
         self._hit = (self._hit + step) % len(hits) if step and hits else len(hits) - 1
         self.query_one(SearchBar).show_result(self._hit, len(hits))
         if hits:
-            await self.transcript.reveal(hits[self._hit].item, hits[self._hit].line)
+            await self.transcript.reveal(hits[self._hit].item, hits[self._hit].line, text)
 
     # -- files -------------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,9 @@ from relaylite.tui.main_screen import MainScreen
 from relaylite.tui.reports import Report
 from relaylite.tui.widgets.prompt_input import teach_alt_enter
 
-REPORTS_PER_SECOND = 20
+UPDATES_PER_SECOND = 20
+UI_SHARE = 0.18  # of the time that drawing may take while text streams; dearer updates come less often
+SLOWEST_UPDATE_S = 0.3
 GC_THRESHOLD = 50_000  # collections of young objects pause the screen; with frozen start-up objects and this they are rare and short
 CLOSE_TIMEOUT_S = 3.0
 QUIT_AGAIN_S = 2.0
@@ -61,6 +63,7 @@ class RelayApp(App[None]):
         self.main = MainScreen(self.engine, self.conversation, tuple(agents), policy)
         self._drain_timer: Timer | None = None
         self._interrupted_at = 0.0
+        self._updated_at = self._ui_time = 0.0
         self.register_theme(look.DARK)
         self.register_theme(look.LIGHT)
         self.theme = settings.tui.theme if settings.tui.theme in self.available_themes else look.DARK.name
@@ -75,13 +78,18 @@ class RelayApp(App[None]):
     def on_mount(self) -> None:
         self.engine.start()
         self.engine.open(self.settings.model)
-        self._drain_timer = self.set_interval(1 / REPORTS_PER_SECOND, self._drain)
+        self._drain_timer = self.set_interval(1 / UPDATES_PER_SECOND, self._drain)
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD, 20, 50)
 
     async def _drain(self) -> None:
         """Show what the engine reported since the last time; runs of text as one piece."""
+        now, ui_time = time.monotonic(), time.thread_time()
+        passed = now - self._updated_at
+        if passed < SLOWEST_UPDATE_S and ui_time - self._ui_time > UI_SHARE * passed:
+            return
+        self._updated_at, self._ui_time = now, ui_time
         waiting: list[Report] = []
         while True:
             try:

@@ -24,7 +24,7 @@ class Command:
 
     @property
     def binding(self) -> Binding:
-        return Binding(self.keys, self.action, self.footer or self.title, show=bool(self.footer), id=self.action)
+        return Binding(self.keys, self.action, self.footer or self.title, show=bool(self.footer), id=self.action, priority=self.keys != "escape")
 
 
 COMMANDS = (
@@ -40,7 +40,7 @@ COMMANDS = (
     Command("retry_round", "Retry the whole round", "Let every agent answer the last message again"),
     Command("edit_message", "Edit the last message", "Take the last message back into the input", "f8"),
     Command("edit_answer", "Correct the last answer", "Change an agent's text before the next one reads it", "f9"),
-    Command("copy_answer", "Copy the last answer", "Put the last answer on the clipboard", "ctrl+y"),
+    Command("copy_answer", "Copy the last answer", "Put the last answer on the clipboard", "ctrl+t"),
     Command("search", "Search", "Find text in the conversation", "ctrl+f"),
     Command("new", "New conversation", "Start again with the same agents", "ctrl+n"),
     Command("save", "Save conversation", "Write the conversation to a JSON file"),

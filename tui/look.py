@@ -11,11 +11,11 @@ from relaylite.tui.conversation import State
 
 AGENT_COLORS = 6
 _DARK = {
-    "agent-0": "#56b6c2", "agent-1": "#98c379", "agent-2": "#c678dd", "agent-3": "#e5c07b", "agent-4": "#61afef", "agent-5": "#e06c75",
+    "muted": "#868c99", "agent-0": "#56b6c2", "agent-1": "#98c379", "agent-2": "#c678dd", "agent-3": "#e5c07b", "agent-4": "#61afef", "agent-5": "#e06c75",
     "map-prefix": "#3a4356", "map-reused": "#3f7fb8", "map-recomputed": "#f0a63c", "map-new": "#d5d8de",
 }  # fmt: skip
 _LIGHT = {
-    "agent-0": "#0b7285", "agent-1": "#2b7a2f", "agent-2": "#8a3fa0", "agent-3": "#8f6200", "agent-4": "#1c5fb0", "agent-5": "#b3303c",
+    "muted": "#646b77", "agent-0": "#0b7285", "agent-1": "#2b7a2f", "agent-2": "#8a3fa0", "agent-3": "#8f6200", "agent-4": "#1c5fb0", "agent-5": "#b3303c",
     "map-prefix": "#cfd5df", "map-reused": "#6ea3d8", "map-recomputed": "#b8640a", "map-new": "#1d2430",
 }  # fmt: skip
 
@@ -47,7 +47,7 @@ STATE_SIGNS: dict[State, str] = {
     "waiting": "○", "reusing": "◔", "rectifying": "◑", "reading": "◕", "writing": "●", "done": "✓", "failed": "✗", "stopped": "■",
 }  # fmt: skip
 STATE_COLORS: dict[State, str] = {
-    "waiting": "$text-muted", "reusing": "$secondary", "rectifying": "$accent", "reading": "$secondary", "writing": "$primary",
+    "waiting": "$muted", "reusing": "$secondary", "rectifying": "$accent", "reading": "$secondary", "writing": "$primary",
     "done": "$success", "failed": "$error", "stopped": "$warning",
 }  # fmt: skip
 READS_SIGNS = {"all": "»", "previous": "›", "task": "·"}

@@ -85,7 +85,7 @@ class MainScreen(Actions):
         """Bring the widgets to where the engine is."""
         match report:
             case TextDelta():
-                await self._show_text(report)
+                self._show_text(report)
             case Phase():
                 self._show_state(PHASE_STATES[report.name])
             case ChainStarted():
@@ -95,11 +95,11 @@ class MainScreen(Actions):
             case PrefillDone():
                 self._show_prefill(report)
             case TurnFinished():
-                await self._show_turn_finished(report)
+                self._show_turn_finished(report)
             case Notice():
                 self.notify(report.text, severity="warning", timeout=10, markup=False)
             case RunEnded():
-                await self._show_run_ended(report)
+                self._show_run_ended(report)
             case Opening() | Opened() | OpenFailed() | MemoryUsed():
                 self._show_model(report)
             case Dropped() | Edited() | Measured() | Loaded():
@@ -145,40 +145,41 @@ class MainScreen(Actions):
             block.refresh_title()
         self.inspector.show(self.current)
 
-    async def _show_text(self, report: TextDelta) -> None:
+    def _show_text(self, report: TextDelta) -> None:
         if self.current is None:
             return
         self.current.text += report.text
         self.current.n_tokens = report.n_tokens
         if (block := self.block_of(self.current)) is not None:
-            await block.write(report.text)
+            block.write(report.text)
 
-    async def _show_turn_finished(self, report: TurnFinished) -> None:
+    def _show_turn_finished(self, report: TurnFinished) -> None:
         record = self.current
         if record is None:
             return
         record.finish(report.turn)
         self.chain.set_state(record.index, record.state)
         if (block := self.block_of(record)) is not None:
-            await block.settle()
+            block.settle()
         self.inspector.show(record)
         self.top.redraw()
 
-    async def _show_run_ended(self, report: RunEnded) -> None:
+    def _show_run_ended(self, report: RunEnded) -> None:
         self._running_since = None
         record = self.current
         if record is not None and record.state not in FINISHED:
             record.state = "failed" if report.outcome == "failed" else "stopped"
             self.chain.set_state(record.index, record.state)
             if (block := self.block_of(record)) is not None:
-                await block.settle()
+                block.settle()
         if self._tasks:  # refused before the chain began: the message goes back to the input
             self.input.give_back(self._tasks.pop())
         if report.outcome == "failed":
             self.complain(report.reason)
         elif report.outcome == "paused":
             self.notify("Paused. F9 corrects the answer; Enter on an empty input goes on.", timeout=8)
-        self.status.show_turn(self.conversation.last)
+        if report.outcome != "failed":
+            self.status.show_turn(self.conversation.last)
         self.refresh_bindings()
 
     def _show_model(self, report: Opening | Opened | OpenFailed | MemoryUsed) -> None:
@@ -216,7 +217,7 @@ class MainScreen(Actions):
                 if record is not None:
                     record.text, record.was_edited = report.text, True
                     if (block := self.block_of(record)) is not None:
-                        await block.settle()
+                        block.settle()
             case Measured():
                 self.is_measuring = False
                 record = self.conversation.find(report.round, report.index)
@@ -276,7 +277,7 @@ class MainScreen(Actions):
         """A run starts: clock and status."""
         self._running_since = time.monotonic()
         self.current = None
-        self.transcript.anchor()
+        self.transcript.follow()
 
     @property
     def is_busy(self) -> bool:

@@ -96,7 +96,7 @@ def test_a_failing_turn_is_a_notice_and_the_app_lives_on() -> None:
         await say(pilot, "go")
         await until(pilot, lambda: notices(app))
         assert "the backend [red]ran[/] out of memory" in notices(app)
-        assert "out of memory" in screen_text(app)
+        await until(pilot, lambda: "ran[/] out of memory" in screen_text(app))
         assert app.main.chain.states == ["failed"]
         await ask(pilot, "again")
         assert app.main.chain.states == ["done"]

@@ -89,7 +89,7 @@ class AgentsDialog(Dialog[ChainChoice]):
     def _line(self, index: int) -> Content:
         agent, pauses = self._rows[index]
         color = look.agent_color(agent, index)
-        return Content.assemble((f"{index + 1} ", "$text-muted"), (agent.name, f"bold {color}"), (f" {look.PAUSE_SIGN}" if pauses else "", "$warning"))
+        return Content.assemble((f"{index + 1} ", "$muted"), (agent.name, f"bold {color}"), (f" {look.PAUSE_SIGN}" if pauses else "", "$warning"))
 
     def _keep(self) -> bool:
         """Take the fields over into the selected row; whether they make a valid agent."""

@@ -99,7 +99,7 @@ class ChoiceDialog(Dialog[str]):
 
     def _line(self, key: str, name: str, about: str) -> Content:
         mark = "● " if key == self._current else "○ "
-        return Content.assemble((mark + name, "bold"), (f"\n  {about}", "$text-muted"))
+        return Content.assemble((mark + name, "bold"), (f"\n  {about}", "$muted"))
 
     @on(OptionList.OptionSelected)
     def _choose(self, event: OptionList.OptionSelected) -> None:

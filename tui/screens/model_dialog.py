@@ -34,9 +34,9 @@ class ModelDialog(Dialog[str]):
             ("● " if entry.name == self._current else "○ ", "bold"),
             (f"{entry.name:<20} ", "bold"),
             (f"{entry.params:>5} ", "$foreground"),
-            (f"{figures.size(entry.bytes):>8}  ", "$text-muted"),
+            (f"{figures.size(entry.bytes):>8}  ", "$muted"),
             place,
-            (f"\n  {entry.use} · {entry.licence} · context {figures.count(entry.context)}", "$text-muted"),
+            (f"\n  {entry.use} · {entry.licence} · context {figures.count(entry.context)}", "$muted"),
         )
 
     @on(OptionList.OptionSelected)

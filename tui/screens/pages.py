@@ -82,15 +82,15 @@ class SettingsPage(Page):
         self._settings, self._config_file = settings, config_file
 
     def lines(self) -> Iterable[Content]:
-        yield Content.styled(f"Your file: {self._config_file}", "$text-muted")
+        yield Content.styled(f"Your file: {self._config_file}", "$muted")
         yield Content("")
         for name, about, _ in describe():
             table, _, field = name.rpartition(".")
             value = getattr(getattr(self._settings, table) if table else self._settings, field)
             source = self._settings.sources.get(name, "default")
-            style = "$text-muted" if source == "default" else "$accent"
+            style = "$muted" if source == "default" else "$accent"
             yield Content.assemble((f"{name:<16} ", "bold"), (one_line(_shown(value), 40), "$foreground"), (f"  {source}", style))
-            yield Content.styled(f"{'':<17}{about}", "$text-muted")
+            yield Content.styled(f"{'':<17}{about}", "$muted")
 
 
 def _shown(value: object) -> str:

@@ -43,9 +43,15 @@ class Block(Vertical, can_focus=True):
     def action_ask(self, wish: Wish) -> None:
         self.post_message(self.Asked(self, wish))
 
+    is_folded = False
+
     async def action_toggle(self) -> None:
         """Fold or unfold."""
         raise NotImplementedError
+
+    def mark(self, text: str, line: int) -> int:
+        """Show where `text` stands, "" for nowhere; the row of the block at which that line of its source is."""
+        return 0
 
     @property
     def source(self) -> str:
@@ -74,12 +80,12 @@ class MessageBlock(Block):
         if not self.is_folded:
             more = len(text) - MESSAGE_LIMIT
             note = f"\n… {figures.count(more)} more characters" if more > 0 else ""
-            return Content.assemble(safe_text(text[:MESSAGE_LIMIT]), (note, "$text-muted"))
+            return Content.assemble(safe_text(text[:MESSAGE_LIMIT]), (note, "$muted"))
         lines = text[: MESSAGE_LINES * 200].splitlines()[:MESSAGE_LINES]
         shown = "\n".join(lines)
         more = len(text) - len(shown)
         note = f"\n▶ {figures.count(more)} more characters; Enter unfolds" if more > 1 else ""
-        return Content.assemble(safe_text(shown), (note, "$text-muted"))
+        return Content.assemble(safe_text(shown), (note, "$muted"))
 
     async def action_toggle(self) -> None:
         self.is_folded = not self.is_folded
@@ -124,6 +130,13 @@ class TurnBlock(Block):
     def answer(self) -> Answer | None:
         return next(iter(self.query(Answer)), None)
 
+    def mark(self, text: str, line: int) -> int:
+        answer = self.answer
+        if answer is None:
+            return 0
+        answer.mark(text)
+        return answer.virtual_region.y + answer.row_of(line)
+
     @property
     def shows_parts(self) -> bool:
         return bool(self.query(PromptParts))
@@ -131,24 +144,23 @@ class TurnBlock(Block):
     def refresh_title(self) -> None:
         self.query_one(TurnHead).update(self._title())
 
-    async def write(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Show text that came; `record.text` has it already."""
         answer = self.answer
         if answer is not None:
-            await answer.write(text)
+            answer.write(text)
 
-    async def settle(self) -> None:
+    def settle(self) -> None:
         """Show the record as it is now, finished or edited."""
         answer = self.answer
         if answer is not None:
-            await answer.settle(self.record.text)
+            answer.settle(self.record.text)
         self.refresh_title()
 
     async def action_toggle(self) -> None:
         self.is_folded = not self.is_folded
         answer = self.answer
         if self.is_folded and answer is not None:
-            await answer.end_stream()
             await answer.remove()
         elif not self.is_folded and answer is None:
             await self.mount(Answer(self.record.text))
@@ -171,11 +183,11 @@ class TurnBlock(Block):
         fold = "▶" if self.is_folded else "▼"
         facts = " · ".join(self._facts())
         return Content.assemble(
-            (f"{fold} ", "$text-muted"),
+            (f"{fold} ", "$muted"),
             (record.agent, f"bold {self._color}"),
             (" (edited)" if record.was_edited else "", "$warning"),
             (f" {look.STATE_SIGNS[state]}" + (f" {state}" if state != "done" else ""), look.STATE_COLORS[state]),
-            (f"  {facts}" if facts else "", "$text-muted"),
+            (f"  {facts}" if facts else "", "$muted"),
         )
 
     def _facts(self) -> list[str]:

@@ -124,16 +124,21 @@ class CellMapView(Widget, can_focus=True):
         picture = self._picture
         if picture is None:
             return
-        column = min(x * (len(picture.x) - 1) // max(1, self._columns), len(picture.x) - 2)
+        column = min(x // self._stretch, len(picture.x) - 2)
         row = min(y * (1 if self.app.no_color else 2), len(picture.y) - 2)
-        if column >= 0:
-            self.set_cursor(int(picture.x[column]), int(picture.y[row + 1]))
+        self.set_cursor(int(picture.x[column]), int(picture.y[row + 1]))
 
     # -- drawing -----------------------------------------------------------------------------------------------------
 
     @property
-    def _columns(self) -> int:
-        return len(self._picture.x) - 1 if self._picture is not None else 0
+    def _stretch(self) -> int:
+        """Characters that show one bin: more than one where few positions are shown."""
+        return max(1, self.size.width // (len(self._picture.x) - 1)) if self._picture is not None else 1
+
+    @property
+    def column_positions(self) -> list[int]:
+        """The first position that each character column shows."""
+        return np.repeat(self._picture.x[:-1], self._stretch).tolist() if self._picture is not None else []
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Rows that show each layer once, if there is room."""
@@ -149,13 +154,14 @@ class CellMapView(Widget, can_focus=True):
         return Strip(segments).adjust_cell_length(width, self.rich_style)
 
     def _cursor_cell(self, picture: Picture) -> tuple[int, int]:
-        return picture.row_of(self.cursor_layer), picture.column_of(self.cursor_position)
+        return picture.row_of(self.cursor_layer), picture.column_of(self.cursor_position) * self._stretch
 
     def _signs(self, picture: Picture, y: int) -> list[Segment]:
         if y >= len(picture.shares):
             return []
         signs = np.array([look.CELL_KINDS[kind][2] for kind in range(4)])[picture.kinds[y]]
         signs[picture.is_mixed[y]] = look.MIXED_SIGN
+        signs = signs.repeat(self._stretch)
         row, column = self._cursor_cell(picture)
         if row != y:
             return [Segment("".join(signs), self.rich_style)]
@@ -170,7 +176,7 @@ class CellMapView(Widget, can_focus=True):
         lower = self._colors(picture.shares[2 * y + 1]) if 2 * y + 1 < n_rows else np.broadcast_to(np.array(self.background_colors[1].rgb), upper.shape)
         row, column = self._cursor_cell(picture)
         marked = column if row // 2 == y else -1
-        pairs = np.concatenate([upper, lower], axis=1)
+        pairs = np.concatenate([upper, lower], axis=1).repeat(self._stretch, axis=0)
         changes = np.flatnonzero(np.any(np.diff(pairs, axis=0), axis=1)) + 1
         cuts = sorted({0, *changes.tolist(), *([marked, marked + 1] if marked >= 0 else []), len(pairs)})
         segments = []

@@ -41,7 +41,7 @@ class AgentChip(Static):
         joint = f" {look.READS_SIGNS[self.agent.reads]} " if self.index else ""
         word = f" {state}" if state not in ("waiting", "done") else ""
         return Content.assemble(
-            (joint, "$text-muted"),
+            (joint, "$muted"),
             (f"{look.STATE_SIGNS[state]} ", color),
             (self.agent.name, f"bold {look.agent_color(self.agent, self.index)}"),
             (word, color),
@@ -105,7 +105,7 @@ class ChainStrip(Horizontal):
 
     def _policy_content(self, refusal: str | None = None) -> Content:
         note = (" (prefix only)", "$warning") if refusal and self._policy.use_spans else ("", "")
-        return Content.assemble(("policy ", "$text-muted"), (self._policy.label, "bold $foreground"), note)
+        return Content.assemble(("policy ", "$muted"), (self._policy.label, "bold $foreground"), note)
 
     def on_click(self, event: events.Click) -> None:
         widget = event.widget

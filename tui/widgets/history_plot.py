@@ -22,7 +22,7 @@ def plot(turns: list[TurnRecord], width: int, height: int) -> list[list[tuple[st
     rows: list[list[tuple[str, str]]] = []
     for row in range(height):
         label = figures.milliseconds(top) if row == 0 else figures.milliseconds(top / 2) if row == height // 2 and height > 3 else "0" if row == height - 1 else ""
-        cells: list[tuple[str, str]] = [(label.rjust(AXIS_WIDTH - 2) + (" ┤" if label else " │"), "$text-muted")]
+        cells: list[tuple[str, str]] = [(label.rjust(AXIS_WIDTH - 2) + (" ┤" if label else " │"), "$muted")]
         cells += [_cell(turn, top, height - 1 - row, height, step) for turn in shown]
         rows.append(cells)
     return rows
@@ -65,6 +65,6 @@ class HistoryPlot(Static):
         turns = [turn for turn in self._conversation.turns() if turn.metrics is not None]
         width, height = self.size.width - AXIS_WIDTH, self.size.height
         if not turns or width < 4 or height < 2:
-            self.update(Content.styled("A bar for each turn will stand here.", "$text-muted"))
+            self.update(Content.styled("A bar for each turn will stand here.", "$muted"))
             return
         self.update(Content("\n").join([Content.assemble(*row) for row in plot(turns, width, height)]))

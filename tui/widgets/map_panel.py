@@ -15,7 +15,6 @@ from textual.widgets import Static
 from relaylite.events import PromptPart
 from relaylite.metrics import CellMap
 from relaylite.tui import figures, look
-from relaylite.tui.cell_picture import edges
 from relaylite.tui.conversation import TurnRecord
 from relaylite.tui.safe_text import one_line
 from relaylite.tui.widgets.cell_map import CellMapView
@@ -87,18 +86,14 @@ class MapPanel(Vertical):
 
     def _origins(self) -> Content:
         """A letter for each column: whose text stands there."""
-        start, end = self.view.window
-        if end <= start or not self._parts:
-            return Content("")
-        columns = edges(end - start, max(1, self.view.size.width))[:-1] + start
-        return Content.assemble(*(self._origin_sign(self._part_at(int(position))) for position in columns))
+        return Content.assemble(*(self._origin_sign(self._part_at(position)) for position in self.view.column_positions))
 
     def _origin_sign(self, part: PromptPart | None) -> tuple[str, str]:
         if part is None:
             return " ", ""
         if part.kind == "answer":
             return part.source[:1].upper() or "A", f"bold {self._color_of(part.source)}"
-        return ORIGIN_SIGNS[part.kind], "$text-muted"
+        return ORIGIN_SIGNS[part.kind], "$muted"
 
     def _readout(self) -> Content:
         cells = self.view.cells
@@ -114,16 +109,16 @@ class MapPanel(Vertical):
         window = "" if (start, end) == (0, n) else f" · showing {figures.count(start)}–{figures.count(end)}"
         return Content.assemble(
             (f"token {figures.count(position)}/{figures.count(n)} {token}", "bold"),
-            (f" · layer {layer}/{n_layer} · ", "$text-muted"),
+            (f" · layer {layer}/{n_layer} · ", "$muted"),
             cell_name(cells, position, layer),
-            (f" · {origin_of(part)}" if part is not None else "", "$text-muted"),
-            (window, "$text-muted"),
+            (f" · {origin_of(part)}" if part is not None else "", "$muted"),
+            (window, "$muted"),
         )
 
     def _legend(self) -> Content:
         runs: list[tuple[str, str]] = []
         for name, variable, sign in look.CELL_KINDS.values():
-            runs += [(sign if self.app.no_color else "██", f"$map-{variable}"), (f" {name}  ", "$text-muted")]
+            runs += [(sign if self.app.no_color else "██", f"$map-{variable}"), (f" {name}  ", "$muted")]
         if self.app.no_color:
-            runs += [(look.MIXED_SIGN, ""), (" partly recomputed", "$text-muted")]
+            runs += [(look.MIXED_SIGN, ""), (" partly recomputed", "$muted")]
         return Content.assemble(*runs)

@@ -67,7 +67,7 @@ class MetricsPanel(Static):
 
     def _row(self, label: str, value: str, bar: str = "", color: str = "$primary", strong: bool = False) -> Content:
         return Content.assemble(
-            (label.ljust(LABEL_WIDTH), "bold $foreground" if strong else "$text-muted"),
+            (label.ljust(LABEL_WIDTH), "bold $foreground" if strong else "$muted"),
             (value.rjust(VALUE_WIDTH), "bold $foreground" if strong else "$foreground"),
             (f"  {bar}", color),
         )
@@ -75,10 +75,10 @@ class MetricsPanel(Static):
     def _turn_lines(self, record: TurnRecord | None) -> Iterable[Content]:
         metrics = record.metrics if record is not None else None
         if record is None or metrics is None:
-            yield Content.styled("Nothing measured yet.", "$text-muted")
+            yield Content.styled("Nothing measured yet.", "$muted")
             return
         width = max(4, self.size.width - LABEL_WIDTH - VALUE_WIDTH - 2)
-        yield Content.assemble((record.agent, "bold"), (f" · message {record.round + 1}", "$text-muted"))
+        yield Content.assemble((record.agent, "bold"), (f" · message {record.round + 1}", "$muted"))
         yield self._row("TTFT", figures.milliseconds(metrics.ttft_ms), strong=True)
         for label, value, bar in ttft_lines(metrics, width):
             yield self._row(label, value, bar, "$secondary")
@@ -87,30 +87,30 @@ class MetricsPanel(Static):
         colors = ("$map-prefix", "$map-reused", "$map-recomputed", "$map-new")
         for (label, value, bar), color in zip(token_lines(metrics, width), colors, strict=True):
             yield self._row(label, value, bar, color)
-        yield self._row("Reuse", figures.percent(metrics.reuse_ratio), "of relayed cells", "$text-muted", strong=True)
-        yield self._row("", figures.percent(metrics.prompt_reuse), "of the prompt's cells", "$text-muted")
+        yield self._row("Reuse", figures.percent(metrics.reuse_ratio), "of relayed cells", "$muted", strong=True)
+        yield self._row("", figures.percent(metrics.prompt_reuse), "of the prompt's cells", "$muted")
         if metrics.generated_tokens:
-            yield self._row("Written", f"{figures.count(metrics.generated_tokens)} tk", f"{metrics.decode_tokens_per_s:.1f} tk/s", "$text-muted", strong=True)
+            yield self._row("Written", f"{figures.count(metrics.generated_tokens)} tk", f"{metrics.decode_tokens_per_s:.1f} tk/s", "$muted", strong=True)
         if metrics.context_size:
             share = metrics.context_used / metrics.context_size
-            yield self._row("Context", figures.percent(share), f"{figures.count(metrics.context_used)} of {figures.count(metrics.context_size)}", "$text-muted", strong=True)
+            yield self._row("Context", figures.percent(share), f"{figures.count(metrics.context_used)} of {figures.count(metrics.context_size)}", "$muted", strong=True)
 
     def _full_line(self, record: TurnRecord, metrics: TurnMetrics) -> Content:
         full = record.full_prefill
         if full is None:
-            return self._row("  full", "unknown", "F6 measures", "$text-muted")
+            return self._row("  full", "unknown", "F6 measures", "$muted")
         ms, is_measured = full
         ratio = f"{ms / metrics.ttft_ms:.1f}×" if metrics.ttft_ms > 0 else ""
         sign = "" if is_measured else "≈ "
-        return self._row("  full", sign + figures.milliseconds(ms), f"{ratio} {'measured' if is_measured else 'estimated'}", "$text-muted")
+        return self._row("  full", sign + figures.milliseconds(ms), f"{ratio} {'measured' if is_measured else 'estimated'}", "$muted")
 
     def _total_lines(self) -> Iterable[Content]:
         if self._memory is not None:
             used = self._memory.resident_bytes or self._memory.model_bytes + self._memory.kv_bytes + self._memory.compute_bytes + self._memory.store_bytes
-            yield self._row("Memory", figures.size(used), f"{figures.size(self._memory.store_bytes)} of rows", "$text-muted", strong=True)
+            yield self._row("Memory", figures.size(used), f"{figures.size(self._memory.store_bytes)} of rows", "$muted", strong=True)
         saved, n_turns, is_measured = self._conversation.saved()
         if n_turns:
             note = f"in {n_turns} turn{'s' if n_turns > 1 else ''}{'' if is_measured else ' (est.)'}"
-            yield self._row("Saved", figures.milliseconds(saved), note, "$text-muted", strong=True)
+            yield self._row("Saved", figures.milliseconds(saved), note, "$muted", strong=True)
 
 

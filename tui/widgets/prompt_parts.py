@@ -56,13 +56,13 @@ class PromptParts(Static):
             n = len(part.tokens)
             lines.append(self._part(part, fate_of(self._record.cells, position, n)))
             position += n
-        return Content("\n").join(lines) if lines else Content.styled("The prompt's parts are not known.", "$text-muted")
+        return Content("\n").join(lines) if lines else Content.styled("The prompt's parts are not known.", "$muted")
 
     def _part(self, part: PromptPart, fate: str) -> Content:
-        color = self._colors.get(part.source, "$text-muted") if part.kind == "answer" else "$text-muted"
+        color = self._colors.get(part.source, "$muted") if part.kind == "answer" else "$muted"
         sign = "▌" if part.kind == "answer" else "│"
         facts = f"{figures.count(len(part.tokens))} tokens" + (f", {fate}" if fate else "")
-        head = Content.assemble((f"{sign} ", color), (origin_of(part), f"bold {color}"), (f" · {facts}", "$text-muted"))
+        head = Content.assemble((f"{sign} ", color), (origin_of(part), f"bold {color}"), (f" · {facts}", "$muted"))
         if part.kind in ("template", "glue"):
             return head
         text = part.text if len(part.text) <= PART_LIMIT else part.text[:PART_LIMIT] + f" … {figures.count(len(part.text) - PART_LIMIT)} more characters"

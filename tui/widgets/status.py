@@ -1,4 +1,4 @@
-"""Two single lines: the top bar (model, context, saved) and the status line (what happens now, or what the last turn cost)."""
+"""Two single lines, whose size never changes: the top bar (model, context, saved) and the status line (what happens now, or what the last turn cost)."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class TopBar(Static):
         self.redraw()
 
     def redraw(self) -> None:
-        left = Content.assemble((" relaylite ", "bold $primary"), (self._model, "$foreground"), (f" {self._note}", "$text-muted"))
-        right = Content.assemble((self._filled(), "$text-muted"), (self._saved(), "$success"), " ")
+        left = Content.assemble((" relaylite ", "bold $primary"), (self._model, "$foreground"), (f" {self._note}", "$muted"))
+        right = Content.assemble((self._filled(), "$muted"), (self._saved(), "$success"), " ")
         space = self.size.width - left.cell_length - right.cell_length
-        self.update(left if space < 1 else Content.assemble(left, " " * space, right))
+        self.update(left if space < 1 else Content.assemble(left, " " * space, right), layout=False)
 
     def _filled(self) -> str:
         last = self._conversation.last
@@ -70,15 +70,15 @@ class StatusLine(Static):
         what = f"{record.agent} {record.state}" if record is not None else "starting"
         color = look.STATE_COLORS[record.state] if record is not None else "$secondary"
         written = f" · {figures.count(record.n_tokens)} tokens" if record is not None and record.n_tokens else ""
-        self.update(Content.assemble((f" {sign} ", color), (what, color), (f" {seconds:.1f} s{written} · Esc stops", "$text-muted")))
+        self.update(Content.assemble((f" {sign} ", color), (what, color), (f" {seconds:.1f} s{written} · Esc stops", "$muted")), layout=False)
 
-    def show_text(self, text: str, style: str = "$text-muted") -> None:
-        self.update(Content.styled(f" {text}", style))
+    def show_text(self, text: str, style: str = "$muted") -> None:
+        self.update(Content.styled(f" {text}", style), layout=False)
 
     def show_turn(self, record: TurnRecord | None) -> None:
         metrics = record.metrics if record is not None else None
         if record is None or metrics is None:
-            self.update(Content(""))
+            self.update(Content(""), layout=False)
             return
         full = record.full_prefill
         against = f" (full {'' if full[1] else '≈ '}{figures.milliseconds(full[0])})" if full is not None and record.saved_ms else ""
@@ -87,7 +87,8 @@ class StatusLine(Static):
                 (f" {look.STATE_SIGNS[record.state]} ", look.STATE_COLORS[record.state]),
                 (record.agent, "bold"),
                 (f" TTFT {figures.milliseconds(metrics.ttft_ms)}{against}", "$foreground"),
-                (f" · {figures.percent(metrics.prompt_reuse)} reused", "$text-muted"),
-                (f" · {metrics.decode_tokens_per_s:.0f} tokens/s" if metrics.decode_tokens_per_s else "", "$text-muted"),
-            )
+                (f" · {figures.percent(metrics.prompt_reuse)} reused", "$muted"),
+                (f" · {metrics.decode_tokens_per_s:.0f} tokens/s" if metrics.decode_tokens_per_s else "", "$muted"),
+            ),
+            layout=False,
         )

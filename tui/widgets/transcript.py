@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.geometry import Region
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
@@ -47,10 +48,24 @@ class Transcript(VerticalScroll, can_focus=False):
         super().__init__(id="transcript")
         self._conversation, self._color_of = conversation, color_of
         self._items: list[Round | TurnRecord] = []
+        self._follows = True
         self._first = 0  # place in _items of the first mounted block
 
+    def follow(self) -> None:
+        """Go to the end and stay there while text comes, until the user scrolls away from it."""
+        self._follows = True
+        self.scroll_end(animate=False, immediate=True)
+
+    def watch_virtual_size(self) -> None:
+        """Textual's own anchor is no use here: it scrolls a widget whose content is shorter than itself to above its start."""
+        if self._follows:
+            self.scroll_end(animate=False, immediate=True)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._follows = new_value >= self.max_scroll_y
+
     async def on_mount(self) -> None:
-        self.anchor()
         await self.mount(Static(Content(WELCOME), id="welcome"))
 
     @property
@@ -68,7 +83,7 @@ class Transcript(VerticalScroll, can_focus=False):
         widgets: list[Widget] = [self._make(item) for item in self._items[self._first :]]
         await self.mount_all(widgets or [Static(Content(WELCOME), id="welcome")])
         await self._update_earlier()
-        self.anchor()
+        self.follow()
 
     async def add(self, item: Round | TurnRecord) -> Block:
         """Append a block; the oldest mounted one makes room."""
@@ -98,35 +113,38 @@ class Transcript(VerticalScroll, can_focus=False):
         first = max(0, self._first - MORE_STEP) if upto is None else upto
         if first >= self._first:
             return
-        self.release_anchor()
+        self._follows = False
         new = [self._make(item) for item in self._items[first : self._first]]
         before = self.blocks[0] if self.blocks else None
         self._first = first
         await self.mount_all(new, before=before)
         await self._update_earlier()
 
-    async def reveal(self, item: Round | TurnRecord, line: int = 0) -> Block | None:
-        """Scroll to a block, mounting it if need be, and to a line of its text, which is marked. Focus stays where it is."""
+    async def reveal(self, item: Round | TurnRecord, line: int, text: str) -> None:
+        """Scroll to a line of a block's text, mounting the block if need be, and mark `text`. Focus stays where it is."""
         if item not in self._items:
-            return None
+            return
         await self.show_earlier(self._items.index(item))
         block = self.block_of(item)
         if block is None:
-            return None
-        self.release_anchor()
-        target: Widget = block
-        if isinstance(block, TurnBlock):
-            if block.is_folded:
-                await block.action_toggle()
-            target = (block.answer.block_at(line) if block.answer else None) or block
+            return
+        if block.is_folded:
+            await block.action_toggle()
+        self._follows = False
         self.clear_mark()
-        target.add_class("hit")
-        self.call_after_refresh(self.scroll_to_widget, target, animate=False, center=target is not block, top=target is block)
-        return block
+        block.add_class("hit")
+        self.call_after_refresh(self._scroll_to_line, block, line, text)
+
+    def _scroll_to_line(self, block: Block, line: int, text: str) -> None:
+        row = block.mark(text, line)
+        target = Region(0, block.virtual_region.y + row, 1, 1)
+        self.scroll_to_region(target, animate=False, center=True)
 
     def clear_mark(self) -> None:
         """Take the mark of the last `reveal` away."""
-        self.query(".hit").remove_class("hit")
+        for block in self.query(Block).results(Block):
+            block.remove_class("hit")
+            block.mark("", 0)
 
     async def on_earlier_asked(self) -> None:
         await self.show_earlier()

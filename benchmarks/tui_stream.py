@@ -1,0 +1,131 @@
+"""What the terminal app costs while a model writes: share of one core, and how long a key press takes to be shown.
+
+    python benchmarks/tui_stream.py [--tokens 2000] [--rate 200]
+
+A scripted engine (no model) writes Markdown at a steady rate into the headless app; keys are typed meanwhile. The figures include
+Textual's own work of layout and rendering, and not the terminal's. Prints one JSON document.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "tui")]
+
+TEXT = """## A plan
+
+First *think* about the input, then **write** the code. A list of what matters:
+
+1. read both lists with two indices, `i` and `j`
+2. take the smaller head each time and move on
+3. append what is left of either list
+
+```python
+def merge(a, b):
+    i = j = 0
+    out = []
+    while i < len(a) and j < len(b):
+        out.append(a[i] if a[i] <= b[j] else b[j])
+    return out + a[i:] + b[j:]
+```
+
+It walks both lists once, so the time it takes grows with their length and not with its square.
+
+"""
+
+
+class Writer:
+    """Writes `n` pieces of about four characters, `rate` a second, as an engine's thread would."""
+
+    def __init__(self, n: int, rate: float) -> None:
+        self.n, self.rate = n, rate
+
+    def run(self, put) -> None:
+        from relaylite.events import TextDelta
+
+        text = TEXT * (self.n * 4 // len(TEXT) + 1)
+        start = time.perf_counter()
+        for i in range(self.n):
+            delay = start + i / self.rate - time.perf_counter()
+            if delay > 0:
+                time.sleep(delay)
+            put(TextDelta("plan", text[4 * i : 4 * i + 4], i + 1))
+
+
+async def measure(n: int, rate: float, size: tuple[int, int]) -> dict[str, object]:
+    from scripted import scripted_app, until
+
+    from relaylite.events import ChainStarted, Phase, TurnStarted
+
+    app = scripted_app(agents=["plan"])
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.main.info is not None)
+        put = app.engine.reports.put
+        for report in (ChainStarted(("plan",), "relay", 0), TurnStarted("plan", 0, ()), Phase("write")):
+            put(report)
+        await pilot.pause(0.3)
+        idle = await _cost(asyncio.sleep(2.0))
+        writing = asyncio.create_task(asyncio.to_thread(Writer(n, rate).run, put))
+        cost = await _cost(writing)
+        await until(pilot, lambda: app.main.current is not None and app.main.current.n_tokens == n)
+        writing = asyncio.create_task(asyncio.to_thread(Writer(n, rate).run, put))
+        delays = await _typing(app, writing)
+        await until(pilot, lambda: app.main.current is not None and app.main.current.n_tokens == n)
+    app.engine.close(5.0)
+    delays.sort()
+    return {
+        "size": list(size),
+        "tokens": n,
+        "tokens_per_s": rate,
+        "core_share": round(cost - idle, 3),
+        "core_share_idle": round(idle, 3),
+        "key_ms_median": round(1000 * statistics.median(delays), 1),
+        "key_ms_p99": round(1000 * delays[int(0.99 * (len(delays) - 1))], 1),
+        "key_ms_max": round(1000 * delays[-1], 1),
+        "keys": len(delays),
+    }
+
+
+async def _cost(work) -> float:
+    """CPU seconds of this process for each second that `work` takes."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    await work
+    return (time.process_time() - cpu) / (time.perf_counter() - wall)
+
+
+async def _typing(app, writing: asyncio.Task) -> list[float]:
+    """Seconds from sending a key to its character being in the input's rendered line."""
+    from textual import events
+
+    delays: list[float] = []
+    app.main.input.focus()
+    while not writing.done():
+        app.main.input.clear()
+        await asyncio.sleep(0.11)
+        start = time.perf_counter()
+        app.post_message(events.Key("x", "x"))
+        while "x" not in app.main.input.render_line(0).text:
+            await asyncio.sleep(0.001)
+        delays.append(time.perf_counter() - start)
+    return delays
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=int, default=2000)
+    parser.add_argument("--rate", type=float, default=200.0)
+    options = parser.parse_args()
+    rows = [asyncio.run(measure(options.tokens, options.rate, size)) for size in ((80, 24), (160, 48))]
+    print(json.dumps({"python": platform.python_version(), "machine": platform.machine(), "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
