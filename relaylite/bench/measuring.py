@@ -22,7 +22,7 @@ from relaylite.bench.statistics import divergence
 from relaylite.bench.tasks import Task
 from relaylite.engine import Engine
 from relaylite.errors import Cancelled, RelayliteError, UsageError
-from relaylite.metrics import TtftParts
+from relaylite.metrics import CellMap, TtftParts
 from relaylite.native import F32
 from relaylite.plan import Kind
 from relaylite.planner import make_plan
@@ -46,7 +46,10 @@ class BenchOptions:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One method on one prompt. `group` names prompts alike: the agent that reads, or the length asked for."""
+    """One method on one prompt. `group` names prompts alike: the agent that reads, or the length asked for.
+
+    `selected_tokens`: span tokens that were recomputed in the layers that repair, not only in those that look for deviation.
+    """
 
     method: str
     prompt: int  # number of the prompt, from 0
@@ -55,7 +58,7 @@ class Sample:
     prompt_tokens: int
     prefix_tokens: int
     span_tokens: int
-    recomputed_tokens: int
+    selected_tokens: int
     reuse_ratio: float
     prompt_reuse: float
     kl_first: float = 0.0
@@ -84,7 +87,9 @@ class Bench:
         self._upstream = Upstream(engine, engine.profile, self._options.chains, captures_of(methods, engine.profile))
         self._is_cancelled = threading.Event()
         self._answers: dict[int, Written] = {}  # by the number of the task
+        self.n_chains = 0  # in which something was relayed
         self.n_skipped = 0  # prompts without relayed text
+        self._n_prompts = 0
 
     def cancel(self) -> None:
         """From any thread: `run` raises Cancelled within a second."""
@@ -92,19 +97,25 @@ class Bench:
         self._engine.cancel()
 
     def run(self, tasks: Sequence[Task], n: int, on_progress: Callable[[float, str], None] = lambda *_: None) -> Iterator[list[Sample]]:
-        """For each prompt of `n` chains, the samples of all methods. Raises Cancelled; `engine` is as before in the end."""
+        """For each prompt of `n` chains, the samples of all methods; chains in which nothing is relayed do not count.
+
+        Ends early when the tasks do. Raises Cancelled; the engine's profile is as before in the end.
+        """
         try:
-            number = 0
-            for chain in range(n):
+            for chain in range(len(tasks)):
+                if self.n_chains == n:
+                    break
+                found = 0
                 for group, reading in self._readings(tasks, chain):
                     self._check()
-                    on_progress(chain / n, f"chain {chain + 1}/{n}, {group}")
-                    samples = self._measure(reading, number, group)
-                    if samples:
+                    on_progress(self.n_chains / n, f"chain {self.n_chains + 1}/{n}, {group}")
+                    if samples := self._measure(reading, self._n_prompts, group):
                         yield samples
-                        number += 1
+                        found += 1
+                        self._n_prompts += 1
                     else:
                         self.n_skipped += 1
+                self.n_chains += found > 0
         except RelayliteError as error:
             if self._is_cancelled.is_set():
                 raise Cancelled("stopped; what was measured until then is kept") from error
@@ -130,7 +141,7 @@ class Bench:
             yield str(length), self._upstream.joined(answers, length, task, agents[1])
 
     def _agents_for(self, task: Task) -> Sequence[Agent]:
-        return self._agents or choose_agents(task.agents, {agent.name: agent for agent in BUILT_IN})
+        return self._agents or built_in(task)
 
     def _answers_from(self, tasks: Sequence[Task], chain: int, n_tokens: int) -> list[Written]:
         """What the first agent writes to this task and those after it, until that is `n_tokens` long; answers are kept for later chains."""
@@ -197,7 +208,7 @@ class Bench:
         sample = Sample(
             method.label, number, group, parts,
             prompt_tokens=len(plan.tokens), prefix_tokens=plan.count(Kind.PREFIX), span_tokens=plan.count(Kind.SPAN),
-            recomputed_tokens=prefill.cells.recomputed_tokens,
+            selected_tokens=_selected(prefill.cells),
             reuse_ratio=prefill.cells.reuse_ratio, prompt_reuse=prefill.cells.prompt_reuse,
         )  # fmt: skip
         return sample, logits
@@ -213,6 +224,17 @@ class Bench:
             self._check()
             text.append(delta.text)
         return replace(sample, is_right=is_right(reading.task, "".join(text)))
+
+
+def built_in(task: Task) -> Sequence[Agent]:
+    """The agents that work on tasks of this kind, as they come with relaylite."""
+    return choose_agents(task.agents, {agent.name: agent for agent in BUILT_IN})
+
+
+def _selected(cells: CellMap) -> int:
+    """Of the layers in which some span tokens were recomputed, the number of tokens in the median one."""
+    counts = (cells.cells == CellMap.RECOMPUTED).sum(axis=1)
+    return int(np.median(counts[counts > 0])) if counts.any() else 0
 
 
 def _compared(sample: Sample, reference: F32, seen: F32) -> Sample:

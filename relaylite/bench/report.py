@@ -66,7 +66,7 @@ def _row(own: Sequence[Sample], full: Sequence[Sample], naive: Sequence[Sample])
         "ttft_parts_ms": {part: float(np.median([getattr(s.ttft, part) for s in own])) for part in parts},
         "reuse_ratio": float(np.mean([s.reuse_ratio for s in own])),
         "prompt_reuse": float(np.mean([s.prompt_reuse for s in own])),
-        "selected_share": float(np.mean([s.recomputed_tokens / s.span_tokens if s.span_tokens else 0.0 for s in own])),
+        "selected_share": float(np.mean([s.selected_tokens / s.span_tokens if s.span_tokens else 0.0 for s in own])),
         "kl_first": float(first.mean()),
         "kl_mean": float(mean.mean()),
         "kl_first_share": first_share and asdict(first_share),

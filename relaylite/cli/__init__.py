@@ -18,6 +18,7 @@ COMMANDS = {
     "sessions": "List and remove saved conversations.",
     "store": "Show, check or clear the rows kept on disk.",
     "agents": "List the agents that a chain can be made of.",
+    "profile": "Measure how a model is repaired best, and keep that for its runs.",
     "bench": "Measure what each policy costs and keeps on task files.",
     "config": "Show every setting, its value and where that came from.",
     "doctor": "Check this installation and say what to do about it.",

@@ -77,10 +77,10 @@ def command(
     from relaylite.bench.tasks import read_tasks
 
     output = Output(quiet=quiet)
-    tasks = read_tasks(tasks_file, None if relayed else n)
+    tasks = read_tasks(tasks_file)
     chains = ChainOptions(max_tokens=max_tokens, is_warm=not cold)
     wanted = BenchOptions(chains, relayed=relayed or (), judges=answers, executes=execute)
-    about: dict[str, Any] = {"tasks": {"file": tasks_file.name, "kind": tasks[0].kind, "chains": n}}
+    about: dict[str, Any] = {"tasks": {"file": tasks_file.name, "kind": tasks[0].kind, "chains": 0}}
     samples: list[Sample] = []
     error: str | None = None
     try:
@@ -88,7 +88,10 @@ def command(
         with closing(open_engine(settings, output, n_ctx=n_ctx, verbose=verbose)) as engine:
             about |= _about(engine, settings, wanted)
             bench = _bench(engine, settings, policies, wanted)
-            _follow(bench, tasks, n, output, samples)
+            try:
+                _follow(bench, tasks, n, output, samples)
+            finally:
+                about["tasks"]["chains"] = bench.n_chains
     except RelayliteError as failure:
         error = str(failure)
         raise

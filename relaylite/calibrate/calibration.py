@@ -1,0 +1,174 @@
+"""`Calibration`: chains of one model, candidates on every prompt of them, and the profile that comes of it.
+
+Three stages: how rows from writing match (the curve), which layer range is worth most, and how much to select in the best ranges.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from relaylite.bench import machine
+from relaylite.bench.chains import ChainOptions, Upstream
+from relaylite.bench.measuring import Bench, BenchOptions, Sample, built_in
+from relaylite.bench.methods import Method
+from relaylite.bench.statistics import ratio_of_means
+from relaylite.bench.tasks import Task
+from relaylite.calibrate import grid
+from relaylite.calibrate.choice import Candidate, choose_modes, front, promising
+from relaylite.calibrate.similarity import Similarity, mean, similarity_of
+from relaylite.engine import Engine
+from relaylite.errors import Cancelled, UsageError
+from relaylite.policies import FULL, NAIVE, RELAY, Fidelity
+from relaylite.profile import Profile, RelayParameters
+
+N_BEST = 3  # layer ranges that are looked at closer
+N_CURVES = 4  # prompts that the curve is a mean of
+TOO_LITTLE = "the model writes too little to calibrate on; give longer tasks with --tasks"
+OnProgress = Callable[[float, str], None]
+Pairs = dict[RelayParameters, list[tuple[Sample, Sample]]]  # of each candidate: its sample and naive's on the same prompt
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationOptions:
+    """`n_chains` in all; `seconds`: no chain is begun after that, but two a stage are always measured."""
+
+    n_chains: int = 16
+    seconds: float = 240.0
+    max_tokens: int = 160
+    n_follow: int = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a calibration found. `candidates`: all that were measured in the last stage."""
+
+    similarity: Similarity
+    candidates: tuple[Candidate, ...]
+    modes: dict[Fidelity, Candidate]
+    n_prompts: int
+    seconds: float
+
+    @property
+    def front(self) -> list[Candidate]:
+        return front(self.candidates)
+
+    def profile(self, engine: Engine) -> Profile:
+        """For `profile.save_profile`; `measured` says on what it rests."""
+        measured = {
+            "modes": {fidelity: _figures(candidate) for fidelity, candidate in self.modes.items()},
+            "candidates": [{**_figures(candidate), "parameters": asdict(candidate.parameters)} for candidate in self.front],
+            "similarity": {"v": _rounded(self.similarity.v), "k": _rounded(self.similarity.k)},
+            "n_prompts": self.n_prompts,
+            "seconds": round(self.seconds),
+            "model": machine.model(engine),
+            "machine": machine.machine(),
+            "versions": machine.versions(),
+        }
+        modes = {fidelity: candidate.parameters for fidelity, candidate in self.modes.items()}
+        return Profile(engine.profile.fingerprint, modes, is_measured=True, measured=measured)
+
+
+class Calibration:
+    """Calibrates `engine`, whose cache must hold F16 rows. Raises UsageError if the model cannot relay."""
+
+    def __init__(self, engine: Engine, tasks: Sequence[Task], options: CalibrationOptions | None = None) -> None:
+        if engine.info.relay_refusal is not None:
+            raise UsageError(f"this model cannot relay, so it needs no profile: {engine.info.relay_refusal}")
+        self._engine, self._tasks, self._options = engine, list(tasks), options or CalibrationOptions()
+        self._chains = ChainOptions(max_tokens=self._options.max_tokens)
+        self._is_cancelled = threading.Event()
+        self._bench: Bench | None = None
+        self._started = 0.0
+
+    def cancel(self) -> None:
+        """From any thread: `run` raises Cancelled within a second."""
+        self._is_cancelled.set()
+        if self._bench is not None:
+            self._bench.cancel()
+        self._engine.cancel()
+
+    def run(self, on_progress: OnProgress = lambda *_: None) -> Findings:
+        """Measure and choose. Raises Cancelled, or UsageError if the tasks give nothing to measure."""
+        self._started = time.monotonic()
+        n_layer, n_first = self._engine.info.n_layer, max(self._options.n_chains // 3, 2)
+        similarity = self._similarity(on_progress)
+        coarse = self._stage("ranges", grid.ranges(n_layer), self._tasks[:n_first], (0.1, 0.4), on_progress)
+        best = [candidate.parameters for candidate in promising(_candidates(coarse), N_BEST)]
+        rest = self._tasks[n_first : max(self._options.n_chains, n_first + 2)]
+        fine = self._stage("amounts", grid.amounts(best, n_layer), rest, (0.4, 1.0), on_progress)
+        candidates = _candidates({parameters: coarse.get(parameters, []) + pairs for parameters, pairs in fine.items()})
+        on_progress(1.0, "done")
+        n_prompts = max(candidate.n for candidate in candidates)
+        return Findings(similarity, tuple(candidates), choose_modes(candidates), n_prompts, time.monotonic() - self._started)
+
+    def _similarity(self, on_progress: OnProgress) -> Similarity:
+        """The mean curve of a few prompts."""
+        upstream = Upstream(self._engine, self._engine.profile, self._chains)
+        curves: list[Similarity] = []
+        for task in self._tasks:
+            for reading in upstream.chain(task, built_in(task)):
+                on_progress(0.1 * len(curves) / N_CURVES, f"curve, prompt {len(curves) + 1}/{N_CURVES}")
+                self._check()
+                curves += similarity_of(self._engine, reading, upstream.prompts)
+            if len(curves) >= N_CURVES:
+                return mean(curves)
+        raise UsageError(TOO_LITTLE)
+
+    def _stage(
+        self, name: str, tried: Iterable[RelayParameters], tasks: Sequence[Task], span: tuple[float, float], on_progress: OnProgress
+    ) -> Pairs:
+        """Candidates on chains of `tasks`, in this part of the time."""
+        methods = {parameters: Method(str(parameters), RELAY, parameters) for parameters in tried}
+        options = BenchOptions(self._chains, n_follow=self._options.n_follow, judges=False)
+        base = [Method(FULL.label, FULL), Method(NAIVE.label, NAIVE)]
+        self._bench = bench = Bench(self._engine, [*base, *methods.values()], options=options)
+        self._check()
+        start, end = span
+        show = lambda done, what: on_progress(start + (end - start) * done, f"{name}, {what}")  # noqa: E731
+        found: Pairs = {parameters: [] for parameters in methods}
+        for samples in bench.run(tasks, len(tasks), show):
+            by_label = {sample.method: sample for sample in samples}
+            for parameters, method in methods.items():
+                found[parameters].append((by_label[method.label], by_label[NAIVE.label]))
+            if bench.n_chains >= 2 and time.monotonic() - self._started > end * self._options.seconds:
+                break
+        if not all(found.values()):
+            raise UsageError(TOO_LITTLE)
+        return found
+
+    def _check(self) -> None:
+        if self._is_cancelled.is_set():
+            raise Cancelled("stopped; the profile is as before")
+
+
+def _candidates(found: Pairs) -> list[Candidate]:
+    return [_candidate(parameters, pairs) for parameters, pairs in found.items()]
+
+
+def _candidate(parameters: RelayParameters, pairs: Sequence[tuple[Sample, Sample]]) -> Candidate:
+    own, naive = zip(*pairs, strict=True)
+    mean_share = ratio_of_means([s.kl_mean for s in own], [s.kl_mean for s in naive])
+    first_share = ratio_of_means([s.kl_first for s in own], [s.kl_first for s in naive])
+    return Candidate(
+        parameters,
+        cost=float(np.median([s.ttft.total / base.ttft.total for s, base in pairs])),
+        kl_mean_share=mean_share.value if mean_share else 0.0,
+        kl_first_share=first_share.value if first_share else 0.0,
+        selected_share=float(np.mean([s.selected_tokens / s.span_tokens for s in own])),
+        n=len(pairs),
+    )
+
+
+def _figures(candidate: Candidate) -> dict[str, Any]:
+    figures = {name: value for name, value in asdict(candidate).items() if name != "parameters"}
+    return {name: round(value, 4) for name, value in figures.items()}
+
+
+def _rounded(values: Iterable[float]) -> list[float]:
+    return [round(float(value), 5) for value in values]

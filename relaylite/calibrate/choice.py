@@ -1,0 +1,60 @@
+"""Which of the candidates that were measured becomes which mode. Pure functions on measured values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from relaylite.policies import FIDELITIES, Fidelity
+from relaylite.profile import RelayParameters
+
+# What a mode may lose, as shares of what `naive` loses: mean KL, first-token KL.
+TARGETS: Mapping[Fidelity, tuple[float, float]] = {"fast": (0.70, 0.55), "balanced": (0.40, 0.40), "careful": (0.30, 0.25)}
+MARGIN = 0.9  # of the target: what few prompts show holds a little less on others
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """`cost`: median TTFT as a multiple of `naive`'s; `kl_mean_share`, `kl_first_share`: loss as a share of `naive`'s."""
+
+    parameters: RelayParameters
+    cost: float
+    kl_mean_share: float
+    kl_first_share: float
+    selected_share: float
+    n: int
+
+    @property
+    def loss(self) -> float:
+        """Both shares in one number."""
+        return (self.kl_mean_share + self.kl_first_share) / 2
+
+    def strain(self, fidelity: Fidelity) -> float:
+        """How much of the mode's target is used up; up to 1 is within it. First-token loss is one position a prompt, so noisy: it counts
+        together with the mean's."""
+        mean, first = TARGETS[fidelity]
+        return (self.kl_mean_share / mean + self.kl_first_share / first) / 2
+
+
+def choose_modes(candidates: Sequence[Candidate]) -> dict[Fidelity, Candidate]:
+    """For each mode the cheapest candidate within its target, or the one that loses least if none is."""
+    return {fidelity: _choose(candidates, fidelity) for fidelity in FIDELITIES}
+
+
+def _choose(candidates: Sequence[Candidate], fidelity: Fidelity) -> Candidate:
+    within = [candidate for candidate in candidates if candidate.strain(fidelity) <= MARGIN]
+    return min(within, key=lambda c: (c.cost, c.loss)) if within else min(candidates, key=lambda c: (c.strain(fidelity), c.cost))
+
+
+def front(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Those that no other one beats in both cost and loss, the cheapest first."""
+    best: list[Candidate] = []
+    for candidate in sorted(candidates, key=lambda c: (c.cost, c.loss)):
+        if not best or candidate.loss < best[-1].loss:
+            best.append(candidate)
+    return best
+
+
+def promising(candidates: Sequence[Candidate], n: int) -> list[Candidate]:
+    """The `n` that give most for their cost: the smallest product of loss and cost."""
+    return sorted(candidates, key=lambda c: c.loss * c.cost)[:n]
