@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from relaylite import fingerprint, llama, native, selfcheck
-from relaylite.errors import EngineClosed, ModelError, UsageError
+from relaylite.errors import ContextOverflow, EngineClosed, ModelError, UsageError
 from relaylite.events import PhaseName
 from relaylite.metrics import CellMap
 from relaylite.plan import Kind, Plan
@@ -61,6 +62,9 @@ class Engine:
         opened: list[Any] = []
         try:
             return cls(path, options, opened)
+        except OSError as error:
+            _close_all(opened)
+            raise ModelError(f"cannot read {path}: {error.strerror}; it was there a moment ago") from error
         except BaseException:
             _close_all(opened)
             raise
@@ -71,17 +75,20 @@ class Engine:
             return thing
 
         n_threads = options.n_threads or _physical_cores()
-        self._opened = opened
+        self._opened, self._process = opened, os.getpid()
+        self._close = weakref.finalize(self, _close_in, self._process, opened)
+        self._close.atexit = False  # the process's memory goes with it
         self._stop = keep(native.Stop())
         self._model = keep(_load_model(path, options))
         capture = keep(native.Capture(options.n_ctx + CONTEXT_PADDING))
-        self._context = keep(llama.Context(self._model, _context_options(options, n_threads, capture, self._stop)))
+        self._context: llama.Context = keep(llama.Context(self._model, _context_options(options, n_threads, capture, self._stop)))
         cells, refusal = _open_cells(self._context, n_threads, self._stop, keep)
         self.tokenizer = self._model.vocab
         template = read_template(options.chat_template, self._model.chat_template or "")
         self.template = ChatTemplate(template, bos_text=self.tokenizer.bos_text, eos_text=self.tokenizer.eos_text)
         weights = fingerprint.of_file(path)
         self.profile = load_profile(weights, self._model.n_layer).overridden(options.relay)
+        self.profile.check_fits(self._model.n_layer)
         self.layout = _layout(cells, weights, options)
         self.info = _info(self._model, self._context, self.layout, refusal)
         self.finish_reason = ""
@@ -94,14 +101,21 @@ class Engine:
     def prefill(self, plan: Plan, on_phase: OnPhase) -> Prefill:
         """Replace the live sequence by the plan's; see `EngineLike.prefill`."""
         self._check_open()
+        self._check_plan(plan)
         self._stop.set(False)
-        if len(plan.tokens) >= self.info.n_ctx:
-            raise UsageError(f"a prompt of {len(plan.tokens)} tokens does not fit the context of {self.info.n_ctx}; raise --ctx")
         try:
             return self._sweep(plan, on_phase) if plan.count(Kind.SPAN) else self._compute(plan, on_phase)
         except BaseException:
             self._sequence.forget()
             raise
+
+    def _check_plan(self, plan: Plan) -> None:
+        if len(plan.tokens) >= self.info.n_ctx:
+            raise ContextOverflow(f"a prompt of {len(plan.tokens)} tokens does not fit the context of {self.info.n_ctx}; raise --ctx")
+        if any(segment.match is not None and segment.match.rows.layout != self.layout for segment in plan.segments):
+            raise ModelError("these rows are of another model, KV type or version of llama.cpp; clear the store")
+        if plan.count(Kind.SPAN) and self.info.relay_refusal:
+            raise UsageError(f"relaying is off for this model: {self.info.relay_refusal}; use policy prefix")
 
     def _compute(self, plan: Plan, on_phase: OnPhase) -> Prefill:
         """Prefix rows in place, everything else by llama.cpp itself."""
@@ -155,6 +169,7 @@ class Engine:
         `captures`: states to capture (name → graph node) instead of those that `profile` needs.
         """
         self._check_open()
+        profile.check_fits(self.info.n_layer)
         self.profile, self._pick = profile, pick
         if self.info.relay_refusal is None:
             self._sequence.watch(profile.captures if captures is None else captures)
@@ -184,12 +199,14 @@ class Engine:
         return Memory(model_bytes=self._model.n_bytes, kv_bytes=self.info.n_ctx * self.layout.token_bytes)
 
     def close(self) -> None:
-        """Free context and model; a second time it does nothing."""
-        _close_all(self._opened)
+        """Free context and model; a second time, or in a forked process, it does nothing. An engine that is dropped is closed too."""
+        self._close()
 
     def _check_open(self) -> None:
         if not self._opened:
-            raise EngineClosed("the engine was closed")
+            raise EngineClosed("the model is closed; open it again")
+        if os.getpid() != self._process:
+            raise EngineClosed("the model was loaded before this process was forked; open it again here")
 
 
 class _Clock:
@@ -282,6 +299,12 @@ def _physical_cores() -> int:
     except OSError:
         has_siblings = False
     return max(1, n // 2 if has_siblings else n)
+
+
+def _close_in(process: int, opened: list[Any]) -> None:
+    """A forked process has no threads of llama.cpp: freeing there would wait for them."""
+    if os.getpid() == process:
+        _close_all(opened)
 
 
 def _close_all(opened: list[Any]) -> None:

@@ -1,10 +1,14 @@
-"""What names a model's weights: a hash of the file's content, remembered by path, size and time of change."""
+"""What names a model's weights: a hash of the file's content, remembered by path, size, inode and times of change.
+
+A time of modification can be set by who replaces a file; the time of its last change of any kind cannot.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from relaylite import paths
@@ -13,7 +17,7 @@ from relaylite import paths
 def of_file(path: Path) -> str:
     """Hex digest of the content of `path`. Reads the whole file once; later calls find the digest in the cache folder."""
     stat = path.stat()
-    key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}"
+    key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}|{stat.st_ino}"
     known = _read_known()
     if key not in known:
         with path.open("rb") as file:
@@ -32,7 +36,7 @@ def _read_known() -> dict[str, str]:
         known = json.loads(_known_file().read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return known if isinstance(known, dict) else {}
+    return {key: value for key, value in known.items() if isinstance(value, str)} if isinstance(known, dict) else {}
 
 
 def _write_known(known: dict[str, str]) -> None:
@@ -42,8 +46,9 @@ def _write_known(known: dict[str, str]) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_text(json.dumps(known), encoding="utf-8")
         temporary.replace(file)
-    except OSError:
-        temporary.unlink(missing_ok=True)  # a read-only cache folder costs a hash per start, nothing else
+    except OSError:  # a cache folder that cannot be written costs a hash per start, nothing else
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def _known_file() -> Path:

@@ -17,7 +17,7 @@ import llama_cpp as lc
 import numpy as np
 import numpy.typing as npt
 
-from relaylite.errors import ModelError
+from relaylite.errors import EngineClosed, ModelError
 from relaylite.rows import Tokens
 from relaylite.sampling import Sampling
 
@@ -107,15 +107,23 @@ class Model:
 
     def close(self) -> None:
         if self.pointer:
+            self.vocab.close()
             lc.llama_model_free(self.pointer)
             self.pointer = None
 
 
+def _open(pointer: Any) -> Any:
+    """llama.cpp ends the process if it is given what was freed."""
+    if pointer is None:
+        raise EngineClosed("the model is closed; open it again")
+    return pointer
+
+
 class Vocab:
-    """Token ids and their bytes. Fulfils `prompt.Tokenizer`."""
+    """Token ids and their bytes, while the model is open. Fulfils `prompt.Tokenizer`."""
 
     def __init__(self, pointer: Any, *, is_spaced: bool) -> None:
-        self._pointer = pointer
+        self._address = pointer
         self.n_tokens = int(lc.llama_vocab_n_tokens(pointer))
         bos = int(lc.llama_vocab_bos(pointer))
         self.bos = bos if bos >= 0 and lc.llama_vocab_get_add_bos(pointer) else None
@@ -123,6 +131,10 @@ class Vocab:
         self._pieces: dict[int, bytes] = {}
         # A SentencePiece vocabulary puts a space before a text; a control character, which never merges, takes its place and is cut off.
         self._guard = self._raw(_GUARD, False) if is_spaced else []
+
+    @property
+    def _pointer(self) -> Any:
+        return _open(self._address)
 
     @property
     def bos_text(self) -> str:
@@ -170,6 +182,9 @@ class Vocab:
     def is_eog(self, token: int) -> bool:
         return bool(lc.llama_vocab_is_eog(self._pointer, token))
 
+    def close(self) -> None:
+        self._address = None
+
 
 @dataclass(frozen=True, slots=True)
 class ContextOptions:
@@ -202,21 +217,29 @@ class Context:
             params.abort_callback = ctypes.cast(options.abort_callback[0], type(params.abort_callback))
             params.abort_callback_data = options.abort_callback[1]
         _last_lines.clear()
-        self.pointer = lc.llama_init_from_model(model.pointer, params)
-        if not self.pointer:
+        self._address = lc.llama_init_from_model(model.pointer, params)
+        if not self._address:
             raise ModelError(f"llama.cpp cannot make a context of {options.n_ctx} tokens: {last_error()}")
-        self.memory = lc.llama_get_memory(self.pointer)
+        self._memory = lc.llama_get_memory(self.pointer)
         self.n_ctx = int(lc.llama_n_ctx(self.pointer))
         self.n_batch = options.n_batch
         self._n_vocab = model.vocab.n_tokens
         self._batch = lc.llama_batch_init(self.n_batch, 0, 1)
 
     @property
+    def pointer(self) -> Any:
+        return _open(self._address)
+
+    @property
+    def memory(self) -> Any:
+        return _open(self._memory)
+
+    @property
     def address(self) -> int:
         return int(ctypes.cast(self.pointer, ctypes.c_void_p).value or 0)
 
     def decode(self, tokens: Sequence[int] | Tokens, position: int, *, all_logits: bool = False) -> int:
-        """Compute at most n_batch tokens at `position` and after, with logits of the last or of all. Returns llama_decode's code (2: aborted)."""
+        """Compute at most n_batch tokens from `position` on, with logits of the last or of all; llama_decode's code (2: aborted)."""
         batch = self._batch
         n = len(tokens)
         if not 0 < n <= self.n_batch:
@@ -255,10 +278,10 @@ class Context:
         return int(lc.llama_state_seq_get_size(self.pointer, 0))
 
     def close(self) -> None:
-        if self.pointer:
+        if self._address:
             lc.llama_batch_free(self._batch)
-            lc.llama_free(self.pointer)
-            self.pointer = None
+            lc.llama_free(self._address)
+            self._address = self._memory = None
 
 
 class Sampler:

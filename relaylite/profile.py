@@ -1,17 +1,21 @@
-"""`Profile`: how one model is repaired, per fidelity: layers and thresholds of the sweep. Values and their JSON; `calibrate` measures them."""
+"""`Profile`: how one model is repaired, per fidelity: layers and thresholds of the sweep.
+
+Values and their JSON; `calibrate` measures them.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import logging
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from relaylite import paths
-from relaylite.errors import UsageError
+from relaylite.errors import RelayliteError, UsageError
 from relaylite.policies import FIDELITIES, Fidelity, Policy
 
 log = logging.getLogger("relaylite.profile")
@@ -39,6 +43,7 @@ class RelayParameters:
     max_share: float = 0.25
 
     def __post_init__(self) -> None:
+        _check_types(self)
         if not 0 <= self.l_start <= self.l_det <= self.l_end:
             raise UsageError(f"layers must satisfy 0 <= l_start <= l_det <= l_end, not {self.l_start}, {self.l_det}, {self.l_end}")
         if self.detector not in ("attention", "value"):
@@ -47,6 +52,10 @@ class RelayParameters:
             raise UsageError("the attention detector needs l_det == l_start, the value detector l_det > l_start")
         if not 0 <= self.max_share <= 1 or self.tau < 0:
             raise UsageError(f"max_share must be in [0, 1] and tau not negative, not {self.max_share} and {self.tau}")
+
+    def fits(self, n_layer: int) -> bool:
+        """Whether a model of so many layers has the layers that these name."""
+        return self.l_det < n_layer and self.l_end <= n_layer
 
     @property
     def captures(self) -> dict[str, str]:
@@ -91,6 +100,13 @@ class Profile:
         modes = {fidelity: dataclasses.replace(parameters, **overrides) for fidelity, parameters in self.modes.items()}
         return dataclasses.replace(self, modes=modes)
 
+    def check_fits(self, n_layer: int) -> None:
+        """Raise UsageError if a mode names layers that a model of `n_layer` layers does not have."""
+        if not all(parameters.fits(n_layer) for parameters in self.modes.values()):
+            raise UsageError(
+                f"relay parameters beyond this model's {n_layer} layers: give l_det below {n_layer} and l_end of at most {n_layer}"
+            )
+
     def to_json(self) -> str:
         data = {
             "version": VERSION,
@@ -113,6 +129,17 @@ class Profile:
             raise UsageError(f"not a layer-range profile ({error}); run relaylite profile again") from error
 
 
+def _check_types(parameters: RelayParameters) -> None:
+    for name in ("l_start", "l_det", "l_end"):
+        value = getattr(parameters, name)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise UsageError(f"{name} must be the number of a layer, not {value!r}")
+    for name in ("tau", "max_share"):
+        value = getattr(parameters, name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise UsageError(f"{name} must be a number, not {value!r}")
+
+
 def default_profile(weights: str, n_layer: int) -> Profile:
     """Safe for a model that was never profiled: detection early, selected tokens recomputed to the last layer."""
     start = min(max(1, round(n_layer / 8)), n_layer - 1) if n_layer > 1 else 0
@@ -128,13 +155,13 @@ def load_profile(weights: str, n_layer: int) -> Profile:
     for folder in (paths.profiles_folder(), paths.shipped_models_folder() / "profiles"):
         file = folder / f"{weights}.json"
         try:
-            profile = Profile.from_json(file.read_text(encoding="utf-8"))
+            profile = Profile.from_json(file.read_text(encoding="utf-8", errors="replace"))
         except OSError:
             continue
         except UsageError as error:
             log.warning("%s: %s", file, error)
             continue
-        if profile.fingerprint == weights and all(parameters.l_end <= n_layer for parameters in profile.modes.values()):
+        if profile.fingerprint == weights and all(parameters.fits(n_layer) for parameters in profile.modes.values()):
             return profile
         log.warning("%s belongs to another model; passed over", file)
     return default_profile(weights, n_layer)
@@ -144,6 +171,9 @@ def save_profile(profile: Profile) -> Path:
     """Write `profile` where `load_profile` finds it first. Raises RelayliteError if the folder cannot be written."""
     file = paths.ensure(paths.profiles_folder()) / f"{profile.fingerprint}.json"
     temporary = file.with_suffix(".tmp")
-    temporary.write_text(profile.to_json(), encoding="utf-8")
-    temporary.replace(file)
+    try:
+        temporary.write_text(profile.to_json(), encoding="utf-8")
+        temporary.replace(file)
+    except OSError as error:
+        raise RelayliteError(f"cannot write {file}: {error.strerror}; free space or set {paths.HOME_VARIABLE} to another folder") from error
     return file

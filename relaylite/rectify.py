@@ -148,10 +148,12 @@ class Sweep:
     def fill(self) -> F32:
         """Rows of all active tokens to the last layer. Returns the logits of the prompt's last token, float32 `[n_vocab]`."""
         p, n = self._parameters, self._n_layer
-        if p is not None and len(self._chosen) and self._layer < p.l_end < n:
-            got = self._run((self._layer, p.l_end), self._active, write_end=p.l_end + 1, want=("hidden",))
+        if p is not None and len(self._chosen) and self._layer <= p.l_end < n:
+            want = ("hidden",) if self._layer < p.l_end else ()
+            got = self._run((self._layer, p.l_end), self._active, write_end=p.l_end + 1, want=want)
             is_rebuilt = np.isin(self._active.positions, self._rebuilt)
-            self._active, self._layer = Active(self._active.positions, got["hidden"]).only(is_rebuilt), p.l_end
+            self._active = Active(self._active.positions, got.get("hidden", self._active.hidden)).only(is_rebuilt)
+            self._layer = p.l_end
         return self._run((self._layer, n), self._active, want=("logits",))["logits"]
 
     # -- what became of the cells ------------------------------------------------------------------------------------------

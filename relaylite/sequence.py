@@ -75,8 +75,9 @@ class LiveSequence:
     def _kept_prefix(self, plan: Plan) -> int:
         """Leading positions that stay. Notes how far rows are exact once the plan is carried out."""
         segment = plan.segments[0]
-        rows, n = (None, 0) if segment.match is None else (segment.match.rows, segment.end)
-        n_exact = 0 if rows is None else min(rows.n_exact, n)
+        match = segment.match if segment.kind is Kind.PREFIX else None
+        n = 0 if match is None else segment.end
+        n_exact = 0 if match is None else min(max(match.rows.n_exact - match.offset, 0), n)
         keep = _common(self.tokens[: len(self)], plan.tokens[:n])
         if n_exact > self.exact_until:
             keep = min(keep, self.exact_until)

@@ -19,14 +19,15 @@ class TextStream:
     _held: str = ""
     _n_given: int = 0  # characters given out or held, before `_held`
     _decoder: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
-    _ends: list[int] = field(default_factory=list)  # characters decoded after each token
+    _ends: list[int] = field(default_factory=list)  # characters after each token, an unfinished one included
 
     def feed(self, piece: bytes) -> str:
         """The text that this token frees, "" if it is held back."""
         if self.is_stopped:
             return ""
         self._held += self._decoder.decode(piece)
-        self._ends.append(self._n_given + len(self._held))
+        has_unfinished = bool(self._decoder.getstate()[0])
+        self._ends.append(self._n_given + len(self._held) + has_unfinished)
         self.n_kept = len(self._ends)
         return self._cut() or self._release(self._longest_start_of_stop())
 
