@@ -23,9 +23,9 @@ def align(texts: Sequence[str], fragments: Sequence[str], rendered: str) -> list
     position = len(texts[0])
     found: list[Range] = []
     for i, (fragment, after) in enumerate(zip(fragments, texts[1:], strict=True)):
-        ends = list(_ends(rendered, position, fragment, after, is_last=i == len(fragments) - 1))
+        ends = _ends(rendered, position, fragment, after, is_last=i == len(fragments) - 1)
         trimmed = ((at, end) for end in ends if (at := fragment.rfind(rendered[position:end])) >= 0)
-        start, end = next(trimmed, (-1, _end_of_rewritten(rendered, position, after, ends)))
+        start, end = next(trimmed, (-1, rendered.find(after, position)))
         if end < 0:
             return whole
         found.append((start, start + end - position) if start >= 0 else whole[i])
@@ -48,10 +48,3 @@ def _ends(rendered: str, position: int, fragment: str, after: str, *, is_last: b
             if end < 0:
                 return
             yield end
-
-
-def _end_of_rewritten(rendered: str, position: int, after: str, ends: Sequence[int]) -> int:
-    """Where a fragment ends of which nothing was recognised, -1 if that cannot be said."""
-    if not after:
-        return -1
-    return ends[-1] if ends else rendered.find(after, position)

@@ -29,13 +29,12 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Characters `[start, end)` of a body. `[low, start)` and `[end, high)` are landmarks and blanks, up to the next fragments."""
+    """Characters `[start, end)` of a body. `[low, start)` are landmarks and blanks, back to the fragment before or the start."""
 
     body: int
     start: int
     end: int
     low: int
-    high: int
 
 
 class Landmarks:
@@ -58,8 +57,8 @@ class Landmarks:
                 form += text[at:start]
             form += text[start:end]
             at = end
-        lows, highs = [0, *(end for _, end in runs)], [*(start for start, _ in runs[1:]), len(text)]
-        return form, [Fragment(body, start, end, low, high) for (start, end), low, high in zip(runs, lows, highs, strict=False)]
+        lows = [0, *(end for _, end in runs)]
+        return form, [Fragment(body, start, end, low) for (start, end), low in zip(runs, lows, strict=False)]
 
 
 def join(texts: Sequence[str], fragments: Sequence[Fragment], kept: Sequence[Range], bodies: Sequence[str]) -> tuple[Piece, ...]:
@@ -81,11 +80,11 @@ def _between(text: str, before: Fragment | None, after: Fragment | None, bodies:
         yield _piece(bodies, before.body, before.end, after.start) if is_body else Piece(text)
         return
     start, end = 0, len(text)
-    if before and before.high == len(bodies[before.body]):
+    if before:
         tail = bodies[before.body][before.end :]
         start = next(len(rest) for rest in (tail, tail.rstrip(), "") if text.startswith(rest))
         yield _piece(bodies, before.body, before.end, before.end + start)
-    if after and after.low == 0:
+    if after:
         head = bodies[after.body][: after.start]
         end -= next(len(rest) for rest in (head, head.lstrip(), "") if text.endswith(rest) and len(rest) <= end - start)
     yield Piece(text[start:end])

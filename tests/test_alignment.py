@@ -32,6 +32,7 @@ def test_trimmed_fragments_are_found_between_the_texts(pairs: list[tuple[str, st
         (["[", "]"], [" \n"], "[]", [""]),
         (["", ""], ["x y x"], "x", ["x"]),
         (["<s>", "", "</s>"], [" system\n", "user"], "<s>systemuser</s>", ["system", "user"]),
+        (["", "", ""], ["  a ", "b"], "a b", ["a ", "b"]),
         (["", "|", "|"], [" a|b| ", "c"], "a|b||c|", ["a|b|", "c"]),
     ],
 )
@@ -63,4 +64,5 @@ def test_nothing_counts_as_trimmed_where_other_texts_stand_around(rendered: str)
 
 def test_nothing_counts_as_trimmed_where_a_text_is_missing() -> None:
     assert align(["[", "] [", "]"], [" one ", " two "], "[one] and [two]") == [(0, 5), (0, 5)]
+    assert align(["[", "] [", "]"], [" one ", " two "], "[one] [TWO] junk") == [(0, 5), (0, 5)]
     assert align(["[", "", "]"], [" ONE ", " two "], "[onetwo]") == [(0, 5), (0, 5)]

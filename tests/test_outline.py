@@ -54,9 +54,8 @@ def test_fragments_and_what_is_around_them_tile_the_body(text: str) -> None:
     at = 0
     for fragment in fragments:
         assert fragment.body == 3
-        assert fragment.low == at <= fragment.start < fragment.end <= fragment.high
+        assert fragment.low == at <= fragment.start < fragment.end <= len(text)
         at = fragment.end
-    assert not fragments or fragments[-1].high == len(text)
 
 
 @given(st.lists(BODIES, min_size=1, max_size=4))
@@ -77,6 +76,30 @@ def test_what_a_template_puts_between_fragments_is_its_own() -> None:
     assert form == f"<think>{PLACE}</think>{PLACE}"
     pieces = join(["[<think>\n", "\n</think>\n", "]"], fragments, [(0, 2), (1, 6)], [text])
     assert pieces == (Piece("[<think>\n"), Piece("hm", 0, 7, 9), Piece("\n</think>\n"), Piece("Done.", 0, 18, 23), Piece("]"))
+
+
+def test_trimmed_landmarks_go_back_to_their_body() -> None:
+    text = " </think>Done.</think>\n"
+    fragments = LANDMARKS.outline(0, text)[1]
+    pieces = join(["[</think>", "</think>]"], fragments, [(0, 5)], [text])
+    assert pieces == (Piece("["), Piece("</think>Done.</think>", 0, 1, 22), Piece("]"))
+
+
+def test_a_text_between_two_bodies_is_given_out_once() -> None:
+    bodies = ["a</think>", "</think>b"]
+    fragments = [LANDMARKS.outline(i, text)[1][0] for i, text in enumerate(bodies)]
+    assert join(["", "</think>", ""], fragments, [(0, 1), (0, 1)], bodies) == (Piece("a</think>", 0, 0, 9), Piece("b", 1, 8, 9))
+
+
+def test_a_body_that_comes_twice_comes_whole() -> None:
+    text = "a</think>"
+    fragments = LANDMARKS.outline(0, text)[1] * 2
+    pieces = join(["", "</think>|", "</think>"], fragments, [(0, 1), (0, 1)], [text])
+    assert pieces == (Piece(text, 0, 0, 9), Piece("|"), Piece(text, 0, 0, 9))
+
+
+def test_of_two_landmarks_the_longer_one_is_meant() -> None:
+    assert Landmarks("'/no' '/no_think'").outline(0, "x /no_think")[0] == f"{PLACE}/no_think"
 
 
 def test_what_is_left_of_a_dropped_fragment_stays_with_the_template() -> None:

@@ -157,6 +157,7 @@ def test_content_comes_as_a_list_where_the_template_wants_one() -> None:
         (GEMMA_2, ["user", "user"], "Conversation roles must alternate user/assistant/user/assistant/...", False),
         (LLAMA_2, ["user", "assistant", "user"], "", False),
         (LLAMA_2, ["system", "user"], "", True),
+        ("{{ messages[0].content * 2 }}", ["user", "user"], "", True),
     ],
 )
 def test_refusals_and_left_out_messages_are_known_by_roles(source: str, roles: list[str], refusal: str, drops: bool) -> None:
