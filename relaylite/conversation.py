@@ -18,7 +18,7 @@ from relaylite.messages import Answer, Message, Text
 FILE_HEADER = "File {source}:\n\n"
 AFTER_FILE = "\n\n"
 ANSWER_HEADER = "\n\nAnswer of {agent}:\n\n"
-CLOSING = "\n\nNow it is your turn."
+CLOSING = "\n\nNow answer as {agent}, following your instructions."
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ def _body(agent: Agent, round: Round, index: int) -> tuple[Text | Answer, ...]:
     body.append(Text(round.task, "user"))
     for turn in read:
         body += [Text(ANSWER_HEADER.format(agent=turn.agent), "glue"), _answer(turn)]
-    return (*body, Text(CLOSING, "glue")) if read else tuple(body)
+    return (*body, Text(CLOSING.format(agent=agent.name), "glue")) if read else tuple(body)
 
 
 def _answer(turn: Turn) -> Answer:

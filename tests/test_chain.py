@@ -58,8 +58,10 @@ def test_each_agent_sees_its_instructions_the_task_and_what_was_written_before(e
     system = "<|im_start|>system\n{}<|im_end|>\n<|im_start|>user\nSort a list."
     assert prompts(engine) == [
         system.format("Make a plan.") + END,
-        system.format("Write the code.") + "\n\nAnswer of plan:\n\nthe plan\n\nNow it is your turn." + END,
-        system.format("Review the code.") + "\n\nAnswer of plan:\n\nthe plan\n\nAnswer of code:\n\nthe code\n\nNow it is your turn." + END,
+        system.format("Write the code.") + "\n\nAnswer of plan:\n\nthe plan\n\nNow answer as code, following your instructions." + END,
+        system.format("Review the code.")
+        + "\n\nAnswer of plan:\n\nthe plan\n\nAnswer of code:\n\nthe code\n\nNow answer as review, following your instructions."
+        + END,
     ]
 
 
@@ -94,9 +96,9 @@ def test_an_agent_keeps_its_own_past_and_only_that(engine: FakeEngine) -> None:
     chain.run("Second.")
     assert prompts(engine)[3] == (
         "<|im_start|>system\nWrite the code.<|im_end|>\n"
-        "<|im_start|>user\nFirst.\n\nAnswer of plan:\n\nplan one\n\nNow it is your turn.<|im_end|>\n"
+        "<|im_start|>user\nFirst.\n\nAnswer of plan:\n\nplan one\n\nNow answer as code, following your instructions.<|im_end|>\n"
         "<|im_start|>assistant\ncode one<|im_end|>\n"
-        "<|im_start|>user\nSecond.\n\nAnswer of plan:\n\nplan two\n\nNow it is your turn." + END
+        "<|im_start|>user\nSecond.\n\nAnswer of plan:\n\nplan two\n\nNow answer as code, following your instructions." + END
     )
 
 
@@ -182,7 +184,7 @@ def test_parts_of_a_prompt_say_where_each_token_comes_from(engine: FakeEngine) -
         ("user", "", "Sort."),
         ("glue", "", "\n\nAnswer of plan:\n\n"),
         ("answer", "plan", "the plan"),
-        ("glue", "", "\n\nNow it is your turn."),
+        ("glue", "", "\n\nNow answer as code, following your instructions."),
     ]
     assert [token for part in started.parts for token in part.tokens] == engine.plans[1].tokens.tolist()
 
