@@ -42,11 +42,11 @@ def choose(deviation: F32, tau: float, max_share: float) -> Mask:
     return chosen | unknown
 
 
-def angle(a: F32, b: F32) -> F32:
-    """1 − cosine of the rows of two matrices `[n, width]`; NaN where either holds NaN."""
-    a, b = a.astype(np.float32), b.astype(np.float32)
-    norms = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
-    return 1.0 - np.einsum("ij,ij->i", a, b) / np.maximum(norms, 1e-12)
+def angle(a: F32, b: F32, n_head: int = 1) -> F32:
+    """1 − cosine of the rows of two matrices `[n, width]`, by heads side by side and averaged over them; NaN where either holds NaN."""
+    a, b = (x.astype(np.float32).reshape(len(x), n_head, -1) for x in (a, b))
+    norms = np.linalg.norm(a, axis=2) * np.linalg.norm(b, axis=2)
+    return (1.0 - np.einsum("ijk,ijk->ij", a, b) / np.maximum(norms, 1e-12)).mean(axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,8 @@ class Sweep:
         self._rebuild(stateless)
         candidates = np.setdiff1d(spans, stateless)
         self._enter(p)
+        if not len(candidates):
+            return
         entering = Active(candidates, self._captured(f"l_in-{p.l_start}", candidates) if p.l_start else None)
         deviation, entering = self._measure(p, entering)
         self._deviation[candidates] = deviation
@@ -137,7 +139,7 @@ class Sweep:
         """Deviation of each candidate at `l_det`, and the candidates as they enter the next layer to run."""
         if p.detector == "attention":
             seen = self._run((p.l_det, p.l_det), entering, write_end=p.l_det, want=("attention",))["attention"]
-            return angle(seen, self._captured(f"attn-{p.l_det}", entering.positions)), entering
+            return angle(seen, self._captured(f"attn-{p.l_det}", entering.positions), self._cells.layers[p.l_det].n_head), entering
         both = self._active.merged(entering)
         got = self._run((p.l_start, p.l_det), both, want=("v", "hidden"))
         is_candidate = np.isin(both.positions, entering.positions)
