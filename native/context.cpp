@@ -197,6 +197,6 @@ int relay_describe_layer(const relay_context * relay, int32_t il, relay_layer * 
         require(out != nullptr, "out is null");
         require(il >= 0 && il < (int32_t) relay->layers.all.size(), "no such layer");
         const Layer & layer = relay->layers.all[il];
-        *out = {layer.k_row, layer.v_row, (int32_t) layer.v->ne[0], (int32_t) layer.n_attn, relay->n_window(il), layer.has_rope};
+        *out = {layer.k_row, layer.v_row, (int32_t) layer.v->ne[0], (int32_t) layer.n_attn, (int32_t) layer.n_head, relay->n_window(il), layer.has_rope};
     });
 }

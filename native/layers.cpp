@@ -67,6 +67,7 @@ static Layer read_layer(const Graph & graph, const LayerNodes & nodes) {
     layer.k_row = ggml_row_size(layer.k->type, layer.k->ne[0]);
     layer.v_row = ggml_row_size(layer.v->type, layer.v->ne[0]);
     layer.n_attn = nodes.attention ? nodes.attention->ne[0] * nodes.attention->ne[1] : 0;
+    layer.n_head = nodes.attention ? nodes.attention->ne[1] : 0;
     const ggml_tensor * rope = behind_layout(graph, graph.source(nodes.k_write, 0), &layer.n_hadamard);
     if (rope && rope->op == GGML_OP_ROPE) {
         layer.has_rope = true;

@@ -19,6 +19,7 @@ struct Layer {
     int64_t k_head = 0;               // width of one K head
     int64_t n_hadamard = 0;           // size of the matrix by which llama.cpp rotates K before it is quantized, 0: none
     int64_t n_attn = 0;               // width of the attention output, 0 if there is no flash-attention node
+    int64_t n_head = 0;               // its heads, side by side
     int32_t group = 0;                // layers of one group share mask and cell inputs
     size_t k_row = 0;                 // bytes of one token's row
     size_t v_row = 0;

@@ -95,6 +95,7 @@ typedef struct relay_layer {
     size_t  v_bytes;
     int32_t v_width;     /* values in a V row */
     int32_t n_attn;      /* width of the attention output before its projection */
+    int32_t n_head;      /* heads side by side in it */
     int32_t n_window;    /* positions that the layer sees, 0: all before its own */
     int32_t has_rope;    /* K depends on its position */
 } relay_layer;

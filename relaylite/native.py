@@ -171,6 +171,7 @@ class LayerInfo:
     v_bytes: int
     v_width: int
     n_attn: int
+    n_head: int
     n_window: int
     has_rope: bool
 
@@ -217,7 +218,7 @@ class Cells(_Handle):
     def _describe_layer(self, il: int) -> LayerInfo:
         layer = ffi.new("relay_layer *")
         _check(lib.relay_describe_layer(self.pointer, il, layer))
-        return LayerInfo(layer.k_bytes, layer.v_bytes, layer.v_width, layer.n_attn, layer.n_window, bool(layer.has_rope))
+        return LayerInfo(layer.k_bytes, layer.v_bytes, layer.v_width, layer.n_attn, layer.n_head, layer.n_window, bool(layer.has_rope))
 
     @property
     def refusal(self) -> str:

@@ -146,7 +146,8 @@ class LiveSequence:
 
     def _width(self, node: str) -> int:
         assert self.cells is not None
-        return self.cells.info.n_attn if node.startswith("kqv_out") else self.cells.info.n_embd
+        name, _, il = node.rpartition("-")
+        return self.cells.layers[int(il)].n_attn if name == "kqv_out" else self.cells.info.n_embd
 
 
 def _common(live: list[int], tokens: Tokens) -> int:
