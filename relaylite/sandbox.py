@@ -7,6 +7,7 @@ Templates come out of model files that anyone may have made. They can reach noth
 from __future__ import annotations
 
 import json
+import threading
 import time
 from typing import Any, NoReturn
 
@@ -20,7 +21,6 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 TIME_LIMIT_S = 2.0
 MAX_OUTPUT = 2**26  # characters
 _MAX_PRODUCT = 2**20  # items of a repeated text or list; a bound on the value of other products
-_TICK = "relaylite_tick"
 
 
 class TemplateTimeout(TemplateError):
@@ -30,7 +30,7 @@ class TemplateTimeout(TemplateError):
 class Sandbox(ImmutableSandboxedEnvironment):
     """Compiles templates so that every round of a loop and every call of a macro looks at the clock.
 
-    Looking at the clock works in any thread and costs about 1 µs a round; signals, tracing or a second process would cost more or work
+    Looking at the clock works in any thread and costs 1–2 µs a round; signals, tracing or a second process would cost more or work
     in the main thread only. Products and powers are limited apart, since a single huge one never comes back to the clock.
     """
 
@@ -38,13 +38,14 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation])
+        self._thread = threading.local()
         self.filters["tojson"] = _tojson
         self.globals["raise_exception"] = _raise_exception
         del self.globals["lipsum"]
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
-        tick = nodes.Call(nodes.Name(_TICK, "load"), [], [], None, None)
+        tick = nodes.EnvironmentAttribute("is_in_time")
         for node in tree.find_all(nodes.Stmt):
             if isinstance(node, nodes.For):
                 node.test = tick if node.test is None else nodes.And(tick, node.test)
@@ -53,31 +54,31 @@ class Sandbox(ImmutableSandboxedEnvironment):
         tree.set_environment(self)
         return tree
 
+    def render(self, template: Template, variables: dict[str, Any]) -> str:
+        """The text that `template` writes. Raises whatever the template makes Python raise, and TemplateTimeout."""
+        self._thread.deadline = time.monotonic() + TIME_LIMIT_S
+        written: list[str] = []
+        size = 0
+        for text in template.generate(variables):
+            written.append(text)
+            size += len(text)
+            if size > MAX_OUTPUT:
+                raise TemplateTimeout(f"it wrote more than {MAX_OUTPUT} characters")
+        return "".join(written)
+
+    @property
+    def is_in_time(self) -> bool:
+        """True, or raises TemplateTimeout. A property, since that is what compiled templates reach without the sandbox's detours."""
+        if time.monotonic() > self._thread.deadline:
+            raise TemplateTimeout(f"it ran for more than {TIME_LIMIT_S:g} s")
+        return True
+
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         if operator == "**" and not (_is_small(left) and _is_small(right)):
             raise TemplateError("a power is too large")
         if operator == "*" and _size(left) * _size(right) > _MAX_PRODUCT:
             raise TemplateError("a product is too large")
         return super().call_binop(context, operator, left, right)
-
-
-def render_template(template: Template, variables: dict[str, Any]) -> str:
-    """The text that `template` writes. Raises whatever the template makes Python raise, and TemplateTimeout."""
-    deadline = time.monotonic() + TIME_LIMIT_S
-
-    def tick() -> bool:
-        if time.monotonic() > deadline:
-            raise TemplateTimeout(f"it ran for more than {TIME_LIMIT_S:g} s")
-        return True
-
-    written: list[str] = []
-    size = 0
-    for text in template.generate({**variables, _TICK: tick}):
-        written.append(text)
-        size += len(text)
-        if size > MAX_OUTPUT:
-            raise TemplateTimeout(f"it wrote more than {MAX_OUTPUT} characters")
-    return "".join(written)
 
 
 class _Generation(Extension):

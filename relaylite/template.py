@@ -19,14 +19,14 @@ from pathlib import Path
 from relaylite.alignment import align
 from relaylite.errors import UsageError
 from relaylite.outline import PLACE, Landmarks, Piece, join
-from relaylite.sandbox import Sandbox, TemplateTimeout, render_template
+from relaylite.sandbox import Sandbox, TemplateTimeout
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 _USE_CHATML = "use --chat-template chatml, or --chat-template FILE with a Jinja template"
-_ENVIRONMENT = Sandbox()
+_SANDBOX = Sandbox()
 
 Said = tuple[str, str]  # role, text
 
@@ -69,7 +69,7 @@ class ChatTemplate:
             raise UsageError(f"this model has no chat template; {_USE_CHATML}")
         self.source, self.bos_text, self.eos_text = source, bos_text, eos_text
         try:
-            self._template = _ENVIRONMENT.from_string(source)
+            self._template = _SANDBOX.from_string(source)
         except Exception as error:  # Jinja's errors, and whatever Python's compiler says of what Jinja made of the template
             raise UsageError(f"the chat template is not valid ({_one_line(error)}); {_USE_CHATML}") from error
         self._nonce = str(random.SystemRandom().randrange(10**23, 10**24))
@@ -152,7 +152,7 @@ class ChatTemplate:
             "eos_token": self.eos_text,
             "strftime_now": strftime_now,
         }
-        return render_template(self._template, variables)
+        return _SANDBOX.render(self._template, variables)
 
 
 def _refused(reason: str) -> UsageError:

@@ -273,8 +273,8 @@ def test_a_known_order_of_roles_costs_one_rendering(monkeypatch: pytest.MonkeyPa
     chat_template = ChatTemplate(CHATML)
     chat_template.pieces(CHAT)
     renderings: list[object] = []
-    real = template.render_template
-    monkeypatch.setattr(template, "render_template", lambda *args: renderings.append(args) or real(*args))
+    real = sandbox.Sandbox.render
+    monkeypatch.setattr(sandbox.Sandbox, "render", lambda *args: renderings.append(args) or real(*args))
     chat_template.pieces([(role, text + " Else.") for role, text in CHAT])
     assert len(renderings) == 1
 
