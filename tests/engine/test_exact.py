@@ -37,7 +37,9 @@ def test_full_is_llamas_own_greedy_loop(n_prompt: int, tiny: LiveEngine, tiny_pa
 
 
 def test_full_is_llamas_own_greedy_loop_on_the_default_model(default: LiveEngine, default_model_path: Path) -> None:
-    prompt = default.engine.tokenizer.tokenize("<|im_start|>user\nName three fruits.<|im_end|>\n<|im_start|>assistant\n", parse_special=True)
+    prompt = default.engine.tokenizer.tokenize(
+        "<|im_start|>user\nName three fruits.<|im_end|>\n<|im_start|>assistant\n", parse_special=True
+    )
     written, state = greedy(default_model_path, prompt, 8, n_ctx=1024)
     default.prefill(plan_of(FULL, prompt))
     assert default.generate(8) == written

@@ -1,0 +1,125 @@
+"""Laws of what the sweep decides on plain arrays: who is chosen, how deviation is measured, how sets of tokens are joined."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as stn
+
+from relaylite.rectify import Active, angle, choose
+
+EIGHTHS = st.integers(0, 16).map(lambda n: n / 8)  # their sums are exact, so that a mean does not depend on the order
+DEVIATIONS = stn.arrays(np.float32, st.integers(0, 60), elements=st.one_of(EIGHTHS, st.just(np.nan)))
+TAU = st.floats(0, 4)
+SHARE = st.floats(0, 1)
+
+
+@given(DEVIATIONS, TAU, SHARE)
+def test_chosen_are_the_unknown_and_the_largest_above_the_threshold(deviation: np.ndarray, tau: float, share: float) -> None:
+    chosen = choose(deviation, tau, share)
+    unknown = np.isnan(deviation)
+    assert chosen.shape == deviation.shape and chosen.dtype == bool
+    assert chosen[unknown].all()
+    known, taken = deviation[~unknown], chosen[~unknown]
+    assert taken.sum() <= int(share * len(known))
+    if len(known):
+        threshold = tau * known.mean()
+        assert (known[taken] > threshold).all()
+        left = known[~taken]
+        if taken.any() and len(left):
+            assert left.max() <= known[taken].min() or (left[left > known[taken].min()] <= threshold).all()
+        if taken.sum() < int(share * len(known)):
+            assert not (left > threshold).any(), "there was room for more"
+
+
+@given(DEVIATIONS, TAU, SHARE, SHARE)
+def test_a_larger_share_keeps_whom_a_smaller_one_chose(deviation: np.ndarray, tau: float, a: float, b: float) -> None:
+    small, large = choose(deviation, tau, min(a, b)), choose(deviation, tau, max(a, b))
+    assert (large | ~small).all()
+
+
+@given(DEVIATIONS, TAU, TAU, SHARE)
+def test_a_lower_threshold_chooses_no_fewer(deviation: np.ndarray, a: float, b: float, share: float) -> None:
+    assert choose(deviation, min(a, b), share).sum() >= choose(deviation, max(a, b), share).sum()
+
+
+@given(DEVIATIONS, TAU)
+def test_a_share_of_nothing_chooses_the_unknown_alone(deviation: np.ndarray, tau: float) -> None:
+    assert np.array_equal(choose(deviation, tau, 0.0), np.isnan(deviation))
+
+
+@given(stn.arrays(np.float32, st.integers(0, 60), elements=st.floats(0.125, 2, width=32)))
+def test_everything_is_chosen_by_no_threshold_and_a_whole_share(deviation: np.ndarray) -> None:
+    assert choose(deviation, 0.0, 1.0).all()
+
+
+@given(DEVIATIONS, TAU, SHARE, st.randoms(use_true_random=False))
+def test_order_of_tokens_does_not_matter(deviation: np.ndarray, tau: float, share: float, random: object) -> None:
+    order = np.arange(len(deviation))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    chosen = choose(deviation, tau, share)
+    moved = choose(deviation[order], tau, share)
+    assert np.array_equal(np.sort(deviation[order][moved]), np.sort(deviation[chosen]), equal_nan=True)
+
+
+ROWS = stn.arrays(np.float32, st.tuples(st.integers(1, 8), st.just(4)), elements=st.floats(-100, 100, width=32))
+
+
+@given(ROWS, st.floats(0.5, 50))
+def test_angle_ignores_length_and_is_none_to_itself(a: np.ndarray, factor: float) -> None:
+    long_enough = np.linalg.norm(a, axis=1) > 1e-2
+    assert np.abs(angle(a, a * np.float32(factor))[long_enough]).max(initial=0) < 1e-4
+    assert np.abs(angle(a, -a)[long_enough] - 2).max(initial=0) < 1e-4
+
+
+@given(ROWS, st.integers(0, 7), st.integers(0, 2**31))
+def test_angle_is_symmetric_bounded_and_unknown_where_either_is(a: np.ndarray, row: int, seed: int) -> None:
+    b = np.random.default_rng(seed).standard_normal(a.shape).astype(np.float32)
+    assert np.allclose(angle(a, b), angle(b, a), atol=1e-5)
+    assert ((angle(a, b) > -1e-4) & (angle(a, b) < 2 + 1e-4)).all()
+    b[row % len(b), 1] = np.nan
+    assert np.flatnonzero(np.isnan(angle(a, b))).tolist() == np.flatnonzero(np.isnan(angle(b, a))).tolist() == [row % len(b)]
+
+
+def test_angle_of_right_angles_is_one() -> None:
+    assert angle(np.array([[1, 0]], np.float32), np.array([[0, 3]], np.float32)) == 1
+
+
+@st.composite
+def disjoint(draw: st.DrawFn) -> tuple[Active, Active]:
+    positions = draw(st.lists(st.integers(0, 1000), min_size=0, max_size=40, unique=True))
+    n = draw(st.integers(0, len(positions)))
+    has_hidden = draw(st.booleans())
+
+    def active(of: list[int]) -> Active:
+        where = np.array(sorted(of), np.int32)
+        return Active(where, np.stack([where, -where], axis=1).astype(np.float32) if has_hidden else None)
+
+    return active(positions[:n]), active(positions[n:])
+
+
+@given(disjoint())
+def test_merged_tokens_ascend_and_keep_their_own_states(pair: tuple[Active, Active]) -> None:
+    a, b = pair
+    both = a.merged(b)
+    assert both.positions.tolist() == sorted([*a.positions.tolist(), *b.positions.tolist()])
+    if a.hidden is None:
+        assert both.hidden is None
+    else:
+        assert (
+            both.hidden is not None
+            and np.array_equal(both.hidden[:, 0], both.positions)
+            and np.array_equal(both.hidden[:, 1], -both.positions)
+        )
+    assert np.array_equal(b.merged(a).positions, both.positions)
+
+
+@given(disjoint())
+def test_what_was_merged_comes_apart_again(pair: tuple[Active, Active]) -> None:
+    a, b = pair
+    both = a.merged(b)
+    again = both.only(np.isin(both.positions, a.positions))
+    assert np.array_equal(again.positions, a.positions)
+    if a.hidden is not None:
+        assert again.hidden is not None and np.array_equal(again.hidden, a.hidden)
