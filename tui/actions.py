@@ -103,7 +103,7 @@ class Actions(Screen[None]):
 
     def action_cancel(self) -> None:
         bar = self.query_one(SearchBar)
-        if self.is_busy or self.is_measuring:
+        if self.is_busy or self.is_measuring or self.info is None:
             self.engine.cancel()
         elif bar.is_open:
             bar.close()
@@ -229,7 +229,7 @@ class Actions(Screen[None]):
     def _take_model(self, name: str | None) -> None:
         if name is not None:
             self.info = None
-            self.top.show_opening(name, None)
+            self.top.show_opening(name)
             self.engine.open(name)
 
     # -- looking -----------------------------------------------------------------------------------------------------

@@ -19,13 +19,29 @@ from relaylite.events import Event
 from relaylite.policies import Policy
 from relaylite.tui import files
 from relaylite.tui.backend import ChainLike, Opener, Progress, RelayLike
-from relaylite.tui.reports import Dropped, Edited, Failed, Loaded, Measured, MemoryUsed, Opened, OpenFailed, Opening, Report, RunEnded, Saved
+from relaylite.tui.reports import (
+    STOPPED,
+    Dropped,
+    Edited,
+    Failed,
+    Loaded,
+    Measured,
+    MemoryUsed,
+    Opened,
+    OpenFailed,
+    Opening,
+    Report,
+    RunEnded,
+    Saved,
+)
 
 log = logging.getLogger(__name__)
 
 
 def reason_of(error: BaseException) -> str:
     """One line for a notice. Errors that are not ours are defects: named as such, with the traceback in the log."""
+    if isinstance(error, Cancelled):
+        return STOPPED
     if isinstance(error, RelayliteError):
         return str(error)
     log.error("unexpected error in a job", exc_info=error)
@@ -124,8 +140,6 @@ class EngineThread(threading.Thread):
             return
         try:
             job(self._chain)
-        except Cancelled:
-            self._report(Failed("stopped"))
         except Exception as error:
             self._report(Failed(reason_of(error)))
 

@@ -18,6 +18,7 @@ from relaylite.tui.actions import Actions
 from relaylite.tui.conversation import FINISHED, Conversation, State
 from relaylite.tui.engine_thread import EngineThread
 from relaylite.tui.reports import (
+    STOPPED,
     Dropped,
     Edited,
     Failed,
@@ -185,10 +186,12 @@ class MainScreen(Actions):
     def _show_model(self, report: Opening | Opened | OpenFailed | MemoryUsed) -> None:
         match report:
             case Opening():
-                self.top.show_opening(report.model, report.progress)
+                self.top.show_opening(report.model)
+                self.status.show_progress(report.progress)
             case Opened():
                 self.info = report.info
                 self.top.show_model(report.info)
+                self.status.show_turn(self.conversation.last)
                 self.chain.set_policy(self.policy, report.info.relay_refusal)
                 for warning in report.info.warnings:
                     self.notify(warning, severity="warning", timeout=10, markup=False)
@@ -309,6 +312,10 @@ class MainScreen(Actions):
 
     def complain(self, reason: str) -> None:
         """A notice that something failed; the app lives on."""
+        if reason == STOPPED:
+            self.notify(reason, timeout=3)
+            self.status.show_turn(self.conversation.last)
+            return
         self.notify(reason, title="Failed", severity="error", timeout=12, markup=False)
         self.status.show_text(f"✗ {reason}", "$error")
 

@@ -12,6 +12,9 @@ from relaylite.seam import Memory, ModelInfo
 from relaylite.tui.backend import Progress
 
 
+STOPPED = "Stopped."  # the reason of what the user ended
+
+
 @dataclass(frozen=True, slots=True)
 class Opening:
     model: str

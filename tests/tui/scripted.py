@@ -51,11 +51,12 @@ def scripted_app(
     policy: Policy = NAIVE,
     history: History | None = None,
     opener: ScriptedOpener | None = None,
+    settings: Settings | None = None,
 ) -> RelayApp:
     """The app on a scripted engine."""
     chosen = [agent if isinstance(agent, Agent) else KNOWN[agent] for agent in agents]
     opener = opener or ScriptedOpener(engine or FakeEngine())
-    return RelayApp(Settings(), opener, KNOWN, chosen, policy, history or History(None))
+    return RelayApp(settings or Settings(), opener, KNOWN, chosen, policy, history or History(None))
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], object], seconds: float = 20.0) -> None:

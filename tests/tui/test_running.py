@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 from fakes import FakeEngine
 from scripted import ask, drive, notices, say, scripted_app, screen_text, until
 from textual.pilot import Pilot
@@ -240,7 +238,7 @@ def test_quitting_while_the_model_works_ends_its_thread() -> None:
 
     drive(app, scenario)
     assert engine.is_closed
-    assert not [thread for thread in threading.enumerate() if thread.name == "relaylite-engine"]
+    assert not app.engine.is_alive()
 
 
 def test_ctrl_c_twice_quits() -> None:

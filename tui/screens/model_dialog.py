@@ -24,12 +24,26 @@ class ModelDialog(Dialog[str]):
         self._current = current
 
     def content(self) -> ComposeResult:
-        yield OptionList(*(Option(self._line(entry), id=entry.name) for entry in load_catalog().values()))
+        yield OptionList(*(Option(self._line(entry, None), id=entry.name) for entry in load_catalog().values()))
         yield Input(placeholder="or a path to a GGUF file, or hf:owner/repo/file.gguf", id="path")
 
-    def _line(self, entry: CatalogEntry) -> Content:
-        is_here = entry.path() is not None
-        place = ("on this machine", "$success") if is_here else (f"fetch {figures.size(entry.bytes)}", "$warning")
+    def on_mount(self) -> None:
+        self.query_one(OptionList).highlighted = 0
+        self.run_worker(self._look, thread=True, name="catalogue")
+
+    def _look(self) -> None:
+        """Find out which models are here. In a thread: the first look at the hub's cache imports a large package."""
+        for entry in load_catalog().values():
+            is_here = entry.path() is not None
+            if self.is_attached:
+                self.app.call_from_thread(self._mark, entry, is_here)
+
+    def _mark(self, entry: CatalogEntry, is_here: bool) -> None:
+        if self.is_attached:
+            self.query_one(OptionList).replace_option_prompt(entry.name, self._line(entry, is_here))
+
+    def _line(self, entry: CatalogEntry, is_here: bool | None) -> Content:
+        place = ("…", "$muted") if is_here is None else ("on this machine", "$success") if is_here else ("will be fetched", "$warning")
         return Content.assemble(
             ("● " if entry.name == self._current else "○ ", "bold"),
             (f"{entry.name:<20} ", "bold"),

@@ -18,7 +18,7 @@ from relaylite.tui.safe_text import safe_text
 from relaylite.tui.widgets.answer import Answer
 from relaylite.tui.widgets.prompt_parts import PromptParts
 
-MESSAGE_LINES = 12  # of a long message that are shown until it is unfolded
+MESSAGE_LINES, MESSAGE_CHARACTERS = 12, 1000  # of a long message that are shown until it is unfolded
 MESSAGE_LIMIT = 40_000  # characters shown when it is unfolded; the chain has all of it
 
 Wish = Literal["copy", "edit", "retry", "measure", "map"]
@@ -81,7 +81,7 @@ class MessageBlock(Block):
             more = len(text) - MESSAGE_LIMIT
             note = f"\n… {figures.count(more)} more characters" if more > 0 else ""
             return Content.assemble(safe_text(text[:MESSAGE_LIMIT]), (note, "$muted"))
-        lines = text[: MESSAGE_LINES * 200].splitlines()[:MESSAGE_LINES]
+        lines = text[:MESSAGE_CHARACTERS].splitlines()[:MESSAGE_LINES]
         shown = "\n".join(lines)
         more = len(text) - len(shown)
         note = f"\n▶ {figures.count(more)} more characters; Enter unfolds" if more > 1 else ""

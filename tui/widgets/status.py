@@ -27,9 +27,8 @@ class TopBar(Static):
         self._model, self._note = one_line(info.name, 48), info.quantization
         self.redraw()
 
-    def show_opening(self, model: str, progress: Progress | None) -> None:
-        share = f" {figures.percent(progress.fraction)}" if progress is not None and progress.fraction is not None else ""
-        self._model, self._note = one_line(model, 48), f"{progress.stage if progress else 'opening'}…{share}"
+    def show_opening(self, model: str) -> None:
+        self._model, self._note = one_line(model, 48), "opening…"
         self.redraw()
 
     def show_failed(self, model: str) -> None:
@@ -71,6 +70,16 @@ class StatusLine(Static):
         color = look.STATE_COLORS[record.state] if record is not None else "$secondary"
         written = f" · {figures.count(record.n_tokens)} tokens" if record is not None and record.n_tokens else ""
         self.update(Content.assemble((f" {sign} ", color), (what, color), (f" {seconds:.1f} s{written} · Esc stops", "$muted")), layout=False)
+
+    def show_progress(self, progress: Progress) -> None:
+        """How far fetching or loading a model is."""
+        share = progress.fraction or 0.0
+        bar, rest = "━" * round(24 * share), "━" * (24 - round(24 * share))
+        facts = figures.percent(share) if progress.fraction is not None else ""
+        self.update(
+            Content.assemble((f" {one_line(progress.stage, 40)} ", "$foreground"), (bar, "$primary"), (rest, "$panel"), (f" {facts} · Esc stops", "$muted")),
+            layout=False,
+        )
 
     def show_text(self, text: str, style: str = "$muted") -> None:
         self.update(Content.styled(f" {text}", style), layout=False)
