@@ -88,8 +88,8 @@ class Store:
     def spans(self, tokens: Tokens, start: int, min_length: int) -> list[Match]:
         """Stored runs of at least `min_length` tokens in `tokens[start:]`: disjoint, ascending.
 
-        Tokens with captured hidden states come first, then any; among these the longest run, among equally long ones exact rows,
-        then those used last.
+        Tokens with captured hidden states come first, then exact rows, then any; among these the longest run, among equally long
+        ones those used last.
         """
         with self._lock:
             self._tiers.refresh()

@@ -47,15 +47,16 @@ class Texts:
     def search(self, tokens: Tokens, start: int, min_length: int) -> list[tuple[Candidate, list[Node]]]:
         """The runs to take over into `tokens[start:]`, and the paths that hold them at `offset`: disjoint, ascending.
 
-        Tokens with captured hidden states come first, then any; among these the longest run, among equally long ones exact rows,
-        then those used last.
+        Tokens with captured hidden states come first, then exact rows, then any: what was relayed already gathers losses if it is
+        relayed again. Among these the longest run, among equally long ones exact rows, then those used last.
         """
         runs = self._index(window_for(min_length)).find(tokens[start:], min_length)
         paths = {run.key: self._leaves[run.key].path() for run in runs}
         candidates = _foremost([_candidate(run, paths[run.key], start) for run in runs])
-        whole = [part for candidate in candidates for part in _captured_parts(candidate, paths[candidate.key])]
-        gaps = Gaps(start, len(tokens))
-        chosen = choose(whole, min_length, gaps) + choose(candidates, min_length, gaps)
+        gaps, chosen = Gaps(start, len(tokens)), []
+        for parts_of in (_captured_parts, _exact_parts, _whole):
+            parts = [part for candidate in candidates for part in parts_of(candidate, paths[candidate.key])]
+            chosen += choose(parts, min_length, gaps)
         return [(candidate, paths[candidate.key]) for candidate in sorted(chosen, key=lambda c: c.start)]
 
     def _index(self, window: int) -> RunIndex:
@@ -90,3 +91,13 @@ def _captured_parts(candidate: Candidate, path: list[Node]) -> list[Candidate]:
     masks = [node.captured[max(first - node.start, 0) : first + candidate.n - node.start] for node in path if node.end > first]
     stretches = ranges(np.concatenate(masks)[: candidate.n])
     return [candidate.within(candidate.start + start, candidate.start + end) for start, end in stretches]
+
+
+def _exact_parts(candidate: Candidate, path: list[Node]) -> list[Candidate]:
+    """The tokens of `candidate` that have exact rows; in a text these come before the others."""
+    n_exact = max((node.end for node in path if node.is_exact), default=path[0].start) - path[0].start - candidate.offset
+    return [candidate.within(candidate.start, candidate.start + n_exact)] if n_exact > 0 else []
+
+
+def _whole(candidate: Candidate, _: list[Node]) -> list[Candidate]:
+    return [candidate]

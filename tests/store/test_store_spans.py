@@ -186,6 +186,19 @@ def test_exact_rows_win_over_relayed_ones_used_later():
     assert_match(match, [9, *passage], rows_of([1, *passage]))
 
 
+def test_exact_rows_are_taken_before_a_longer_run_of_relayed_ones():
+    answer, more = list(range(100, 150)), list(range(300, 340))
+    store = Store(LAYOUT, PLENTY)
+    original, relayed = rows_of([1, *answer]), rows_of([2, *answer, *more], n_exact=1, salt="relayed")
+    store.put(original)
+    store.put(relayed)
+    prompt = [9, *answer, *more]
+    first, second = store.spans(np.array(prompt, np.int32), 0, 32)
+    assert (first.start, first.n, second.start, second.n) == (1, 50, 51, 40)
+    assert_match(first, prompt, original)
+    assert_match(second, prompt, relayed)
+
+
 def test_rows_from_another_position_serve_spans_but_never_a_prefix():
     passage = list(range(100, 150))
     detached = rows_of(passage, position=70)
