@@ -222,7 +222,7 @@ class Context:
             raise ModelError(f"llama.cpp cannot make a context of {options.n_ctx} tokens: {last_error()}")
         self._memory = lc.llama_get_memory(self.pointer)
         self.n_ctx = int(lc.llama_n_ctx(self.pointer))
-        self.n_batch = options.n_batch
+        self.n_batch = int(lc.llama_n_batch(self.pointer))  # never more than the context that was asked for
         self._n_vocab = model.vocab.n_tokens
         self._batch = lc.llama_batch_init(self.n_batch, 0, 1)
 

@@ -70,13 +70,13 @@ class Axis:
 
 def _ticks(low: float, high: float) -> list[float]:
     """About six round numbers around `[low, high]`."""
-    extent = (high - low) or abs(high) or 1.0
+    extent = max(high - low, 1e-6 * max(abs(low), abs(high))) or 1.0
     raw = extent / 5
     unit = 10 ** math.floor(math.log10(raw))
     step = next(factor * unit for factor in (1, 2, 2.5, 5, 10) if factor * unit >= raw * 0.999)
     first = math.floor(low / step + 1e-9)
     last = max(math.ceil(high / step - 1e-9), first + 1)
-    return [round(i * step, 12) for i in range(first, last + 1)]
+    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
 
 
 def _log_ticks(low: float, high: float) -> list[float]:

@@ -22,7 +22,7 @@ TIME_LIMIT_S = 10
 MEMORY_LIMIT_BYTES = 1 << 30
 
 _NUMBER = re.compile(r"-?\$?\d[\d,]*(?:\.\d+)?|-?\$?\.\d+")
-_STATED = re.compile(r"answer\W*(?:is\W*)?", re.IGNORECASE)
+_STATED = re.compile(r"answer", re.IGNORECASE)
 _LETTER = re.compile(r"\(?\b([A-D])\b\)?")
 _CODE_BLOCK = re.compile(r"```[ \t]*\w*[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 from relaylite.profile import RelayParameters
 
 # Depth of detection as shares of all layers, and how much is selected while ranges are compared.
-_DEPTHS = (0.0, 1 / 30, 1 / 15, 2 / 15, 1 / 5, 4 / 15, 1 / 3)
+DEPTHS = (0.0, 1 / 30, 1 / 15, 2 / 15, 1 / 5, 4 / 15, 1 / 3)
 _TAU, _SHARE = 1.5, 0.18
 # (tau, max_share) from little to much.
-_AMOUNTS = ((2.5, 0.06), (2.5, 0.10), (2.0, 0.14), (1.5, 0.18), (1.2, 0.24), (1.0, 0.32))
+AMOUNTS = ((2.5, 0.06), (2.5, 0.10), (2.0, 0.14), (1.5, 0.18), (1.2, 0.24), (1.0, 0.32))
 
 
 def ranges(n_layer: int) -> list[RelayParameters]:
     """Layer ranges to compare, each with the same amount selected."""
-    starts = sorted({min(round(depth * n_layer), n_layer - 1) for depth in _DEPTHS})
+    starts = sorted({min(round(depth * n_layer), n_layer - 1) for depth in DEPTHS})
     by_attention = [RelayParameters(start, start, n_layer, "attention", _TAU, _SHARE) for start in starts]
     by_value = [RelayParameters(start, start + 1, n_layer, "value", _TAU, _SHARE) for start in starts[:3] if start + 1 < n_layer]
     deeper = [RelayParameters(start, start + 2, n_layer, "value", _TAU, _SHARE) for start in starts[2:4] if start + 2 < n_layer]
@@ -25,7 +25,7 @@ def ranges(n_layer: int) -> list[RelayParameters]:
 
 def amounts(found: Iterable[RelayParameters], n_layer: int) -> list[RelayParameters]:
     """These ranges with other amounts selected, and ended before the last layers."""
-    tried = [replace(each, tau=tau, max_share=share) for each in found for tau, share in _AMOUNTS]
+    tried = [replace(each, tau=tau, max_share=share) for each in found for tau, share in AMOUNTS]
     end = max(round(n_layer * 5 / 6), 1)
     return _distinct([*tried, *(replace(each, l_end=end) for each in found if each.l_det < end < each.l_end)])
 

@@ -1,0 +1,133 @@
+"""What calibration tries, how it chooses, and that what it finds is what later runs load."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relaylite.bench.figures import text
+from relaylite.bench.tasks import Task
+from relaylite.calibrate import grid
+from relaylite.calibrate.calibration import Calibration, CalibrationOptions
+from relaylite.calibrate.choice import MARGIN, TARGETS, Candidate, choose_modes, front, promising
+from relaylite.calibrate.similarity import Similarity, compare
+from relaylite.engine import Engine
+from relaylite.errors import Cancelled, UsageError
+from relaylite.policies import FIDELITIES
+from relaylite.profile import RelayParameters, load_profile, save_profile
+from relaylite.rows import RowLayout, Rows
+
+TASKS = [Task("plain", f"Write about the number {n} and what stands next to it.") for n in range(8)]
+OPTIONS = CalibrationOptions(n_chains=4, seconds=float("inf"), max_tokens=40, n_follow=4)
+
+
+@pytest.fixture
+def small_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few candidates, so that a whole calibration takes little."""
+    monkeypatch.setattr(grid, "DEPTHS", (0.0, 0.25))
+    monkeypatch.setattr(grid, "AMOUNTS", ((1.5, 0.18), (1.0, 0.3)))
+
+
+@given(st.integers(1, 80))
+def test_candidates_fit_any_depth(n_layer: int) -> None:
+    tried = grid.ranges(n_layer)
+    assert tried and len(set(tried)) == len(tried)
+    finer = grid.amounts(tried[:2], n_layer)
+    assert len(set(finer)) == len(finer) > len(tried[:2])
+    assert all(p.l_det < max(n_layer, 2) and p.l_end <= n_layer for p in [*tried, *finer])
+
+
+def test_finer_candidates_keep_their_ranges() -> None:
+    best = RelayParameters(2, 3, 12, "value")
+    assert {(p.l_start, p.l_det, p.detector) for p in grid.amounts([best], 12)} == {(2, 3, "value")}
+
+
+def candidate(cost: float, mean: float, first: float) -> Candidate:
+    return Candidate(RelayParameters(0, 1, 4, "value", tau=cost), cost, mean, first, 0.1, 8)
+
+
+def test_each_mode_is_the_cheapest_within_its_target() -> None:
+    fast, balanced, careful = (
+        candidate(cost, 0.99 * MARGIN * mean, 0.99 * MARGIN * first)
+        for cost, (mean, first) in zip((2, 3, 4), TARGETS.values(), strict=True)
+    )
+    dear = candidate(9, 0.0, 0.0)
+    assert choose_modes([dear, careful, balanced, fast]) == {"fast": fast, "balanced": balanced, "careful": careful}
+    assert choose_modes([dear, fast]) == {"fast": fast, "balanced": dear, "careful": dear}
+
+
+def test_where_no_candidate_is_within_the_target_the_one_that_loses_least_is_taken() -> None:
+    poor, worse = candidate(3, 0.95, 0.9), candidate(1, 1.2, 1.0)
+    assert set(choose_modes([worse, poor]).values()) == {poor}
+
+
+@given(st.lists(st.tuples(st.floats(1, 20), st.floats(0, 1.2), st.floats(0, 1.2)), min_size=1, max_size=30))
+def test_a_more_careful_mode_is_never_cheaper(figures: list[tuple[float, float, float]]) -> None:
+    modes = choose_modes([candidate(*each) for each in figures])
+    within = [modes[fidelity] for fidelity in FIDELITIES if modes[fidelity].strain(fidelity) <= MARGIN]
+    assert [each.cost for each in within] == sorted(each.cost for each in within)
+
+
+def test_the_front_holds_what_no_other_beats() -> None:
+    a, b, c, d = candidate(1, 0.9, 0.9), candidate(2, 0.5, 0.5), candidate(3, 0.6, 0.6), candidate(4, 0.1, 0.1)
+    assert front([d, c, b, a]) == [a, b, d]
+    assert promising([a, b, c, d], 2) == [d, a]
+
+
+def rows_of(values: np.ndarray) -> Rows:
+    """One layer, rows of F16 `[n, 4]` as K; V are the same turned around."""
+    k, v = values.astype(np.float16), values[:, ::-1].astype(np.float16)
+    data = np.concatenate([k.view(np.uint8).ravel(), np.ascontiguousarray(v).view(np.uint8).ravel()])
+    return Rows(np.zeros(len(values), np.int32), 0, 0, data, RowLayout((8,), (8,), "test"))
+
+
+def test_similarity_is_the_mean_cosine_of_the_tokens_asked_for() -> None:
+    a = np.array([[1.0, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0]])
+    b = np.array([[2.0, 0, 0, 0], [1, 0, 0, 0], [0, 0, -1, 0]])
+    found = compare(rows_of(a), rows_of(b), np.array([0, 1], np.int32))
+    assert found.k == pytest.approx([(1 + 2**-0.5) / 2], abs=1e-3) and found.v == pytest.approx(found.k, abs=1e-3)
+    assert compare(rows_of(a), rows_of(b), np.array([2], np.int32)).k == pytest.approx([-1])
+
+
+def test_a_curve_is_u_shaped_if_it_dips_in_the_middle() -> None:
+    depth = np.linspace(-1, 1, 12)
+    assert Similarity(0.98 + 0.02 * depth**2, depth).has_dip()
+    assert not Similarity(1 - 0.01 * (depth + 1), depth).has_dip()
+    assert not Similarity(np.ones(12), depth).has_dip()
+
+
+@pytest.mark.usefixtures("small_grid")
+def test_what_was_found_is_what_later_runs_load(engine: Engine) -> None:
+    before, steps = engine.profile, []
+    findings = Calibration(engine, TASKS, OPTIONS).run(lambda done, what: steps.append(done))
+    assert steps == sorted(steps) and steps[0] == 0 and steps[-1] == 1
+    assert engine.profile is before and findings.n_prompts >= 4
+    assert set(findings.modes.values()) <= set(findings.candidates)
+    assert all(0 <= c.selected_share <= 1 and c.cost > 0 for c in findings.candidates)
+    assert findings.similarity.k[0] == pytest.approx(1, abs=1e-3)  # layer 0 rests on the token alone, once K is rotated
+    assert any("x K, rotated" in line for line in text(findings.similarity.figure()))
+    save_profile(findings.profile(engine))
+    loaded = load_profile(engine.profile.fingerprint, engine.info.n_layer)
+    assert loaded.is_measured and loaded.modes == {fidelity: each.parameters for fidelity, each in findings.modes.items()}
+    assert loaded.measured["n_prompts"] == findings.n_prompts
+
+
+@pytest.mark.usefixtures("small_grid")
+def test_cancelling_before_and_while_it_runs(engine: Engine) -> None:
+    calibration = Calibration(engine, TASKS, OPTIONS)
+
+    def stop_in_the_middle(done: float, what: str) -> None:
+        if done > 0.2:
+            calibration.cancel()
+
+    with pytest.raises(Cancelled):
+        calibration.run(stop_in_the_middle)
+    with pytest.raises(Cancelled):
+        calibration.run()
+
+
+def test_a_model_that_writes_too_little_is_said(engine: Engine) -> None:
+    with pytest.raises(UsageError, match="writes too little"):
+        Calibration(engine, TASKS, CalibrationOptions(n_chains=4, max_tokens=8, n_follow=2)).run()

@@ -1,0 +1,67 @@
+"""What `--policies` names: our policies, and baselines as values of the same type."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sample_rows import rows_of
+
+from relaylite.bench.methods import captures_of, first_tokens, parse_method, parse_methods, random_tokens
+from relaylite.errors import UsageError
+from relaylite.plan import Kind, Match, Plan, Segment
+from relaylite.policies import NAIVE
+from relaylite.profile import default_profile
+
+N_LAYER = 12
+
+
+def plan_with_spans() -> Plan:
+    """New [0, 4), spans [4, 14) and [14, 17), new [17, 19)."""
+    rows = rows_of(range(13))
+    spans = [Segment(4, 14, Kind.SPAN, Match(4, rows, 0, 10)), Segment(14, 17, Kind.SPAN, Match(14, rows, 10, 3))]
+    return Plan(np.arange(19, dtype=np.int32), (Segment(0, 4, Kind.NEW), *spans, Segment(17, 19, Kind.NEW)), NAIVE)
+
+
+def test_full_and_naive_come_first_and_each_once() -> None:
+    labels = [method.label for method in parse_methods("relay,prefix, naive,relay:careful,relay", N_LAYER)]
+    assert labels == ["full", "naive", "relay", "prefix", "relay:careful", "full again"]
+
+
+def test_cacheblend_detects_at_layer_1_and_recomputes_all_layers() -> None:
+    method = parse_method("cacheblend:0.15", N_LAYER)
+    p = method.parameters
+    assert p is not None and (p.l_start, p.l_det, p.l_end, p.detector, p.max_share) == (0, 1, N_LAYER, "value", 0.15)
+    measured = default_profile("x", N_LAYER)
+    assert method.profile(measured).parameters(method.policy) == p
+    assert parse_method("relay", N_LAYER).profile(measured) is measured
+
+
+def test_epic_takes_the_first_tokens_of_each_span() -> None:
+    assert first_tokens(plan_with_spans(), 4).tolist() == [4, 5, 6, 7, 14, 15, 16]
+    pick = parse_method("epic:2", N_LAYER).pick
+    assert pick is not None and pick(plan_with_spans()).tolist() == [4, 5, 14, 15]
+
+
+def test_random_takes_a_share_of_span_tokens_the_same_each_time() -> None:
+    chosen = random_tokens(plan_with_spans(), 0.4)
+    assert len(chosen) == 5 and set(chosen) < set(range(4, 17)) and (np.diff(chosen) > 0).all()
+    assert chosen.tolist() == random_tokens(plan_with_spans(), 0.4).tolist()
+
+
+def test_everything_takes_every_span_token() -> None:
+    pick = parse_method("everything", N_LAYER).pick
+    assert pick is not None and pick(plan_with_spans()).tolist() == list(range(4, 17))
+
+
+def test_rows_carry_the_states_of_every_method() -> None:
+    measured = default_profile("x", N_LAYER)
+    methods = parse_methods("relay,cacheblend:0.2", N_LAYER)
+    assert captures_of(methods, measured) == measured.captures
+    assert captures_of([parse_method("cacheblend:0.2", N_LAYER)], measured) == {}
+
+
+@pytest.mark.parametrize("name", ["nothing", "epic", "epic:0", "epic:x", "random:2", "cacheblend:-1", "relay:epic"])
+def test_unknown_ones_are_named_with_what_is_known(name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_methods(f"relay,{name}", N_LAYER)
+    assert name in str(caught.value) and "\n" not in str(caught.value)
