@@ -293,7 +293,7 @@ class Sampler:
         self.pointer = lc.llama_sampler_chain_init(lc.llama_sampler_chain_default_params())
         self._n_vocab = n_vocab
         if sampling.repeat_penalty != 1.0:
-            self._add(lc.llama_sampler_init_penalties(self.PENALTY_LAST_N, sampling.repeat_penalty, 0.0, 0.0))
+            self._add(lc.llama_sampler_init_penalties(n_vocab, self.PENALTY_LAST_N, sampling.repeat_penalty, 0.0, 0.0))
         if sampling.is_greedy:
             self._add(lc.llama_sampler_init_greedy())
             return
