@@ -84,11 +84,12 @@ class Runner:
         self._warnings = list(engine.info.warnings)
         self._process = os.getpid()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="relaylite-prefill")
-        self._worker.submit(int).result()  # an interrupt while its thread starts would leave two
+        self._await_worker()  # start it here: an interrupt while its thread starts would leave two
 
     @property
     def is_closed(self) -> bool:
-        return self._is_closed
+        """Closed, or of the process that this one was forked from."""
+        return self._is_closed or os.getpid() != self._process
 
     def is_running(self, run: Run | None) -> bool:
         return run is not None and self._run is run
@@ -127,12 +128,17 @@ class Runner:
             yield
         except BaseException:
             self.cancel(run)
-            self._worker.submit(int).result()  # whatever the run left in the worker is over before this is
+            self._await_worker()
             raise
         finally:
             with self._state:
                 self._run = None
                 self._state.notify_all()
+
+    def _await_worker(self) -> None:
+        """Until nothing of a run is left in the worker."""
+        with suppress(RuntimeError):  # Python is going down and has ended the worker already
+            self._worker.submit(int).result()
 
     def cancel(self, run: Run) -> None:
         """Stop `run`, now or when it begins; from any thread."""
@@ -167,7 +173,7 @@ class Runner:
 
     def close(self) -> None:
         """Cancel what runs, wait for it, and free the model. Does nothing the second time, or in a forked process."""
-        if self._is_closed or os.getpid() != self._process:
+        if self.is_closed:
             return
         self._is_closed = True
         deadline = time.monotonic() + CLOSE_TIMEOUT_S

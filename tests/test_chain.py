@@ -371,6 +371,16 @@ def test_a_conversation_that_outgrows_the_context_drops_its_oldest_rounds_and_sa
     assert len(chain.rounds) == 12
 
 
+def test_rounds_leave_room_for_an_answer_without_limit() -> None:
+    engine = FakeEngine(n_ctx=400)
+    chain = chain_on(engine, PLAN, max_tokens=-1)
+    for number in range(8):
+        engine.enqueue(f"answer {number} " + "x" * 25)
+        chain.run(f"Message {number}.")
+        assert len(engine.plans[-1].tokens) <= 300
+    assert chain.n_dropped > 0 and all(turn.finish_reason == "stop" for round in chain.rounds for turn in round.turns)
+
+
 # bad input
 
 

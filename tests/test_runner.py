@@ -5,10 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -377,6 +380,21 @@ def test_a_forked_process_is_told_to_open_the_model_anew(relay: Relay) -> None:
     with os.fdopen(reading) as answer:
         assert answer.read() == "the model was loaded before this process was forked; open it again here with Relay(...)"
     assert chain.run("More.").text == "Understood."
+
+
+def test_a_stream_half_read_when_python_ends_is_no_noise() -> None:
+    script = """
+import builtins
+from fakes import FakeEngine
+from relaylite import Agent, Relay
+builtins.kept = Relay(engine=FakeEngine()).chain([Agent("plan", "Plan.")]).stream("Sort.")
+while type(next(builtins.kept)).__name__ != "TextDelta":
+    pass
+"""
+    root = Path(__file__).parent.parent
+    environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'tests'}"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 # speed

@@ -151,6 +151,14 @@ def test_damage_is_named_in_one_line(damage: Any, message: str) -> None:
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_figures_that_are_no_numbers_become_zero() -> None:
+    data = saved_conversation()
+    data["rounds"][0]["turns"][0]["metrics"].update(ttft_ms=float("nan"), prefix_tokens="many", ttft_parts_ms=3, novel=1)
+    metrics = relay().chain_from_dict(data).rounds[0].turns[0].metrics
+    assert (metrics.ttft_ms, metrics.prefix_tokens, metrics.ttft_parts_ms.total) == (0, 0, 0)
+    assert metrics.prompt_tokens == SAVED["rounds"][0]["turns"][0]["metrics"]["prompt_tokens"]
+
+
 @pytest.mark.parametrize("data", [None, [], "text", {}])
 def test_what_is_no_conversation_is_refused(data: Any) -> None:
     with pytest.raises(UsageError):
