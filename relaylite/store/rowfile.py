@@ -15,6 +15,7 @@ import mmap
 import os
 import struct
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -156,11 +157,18 @@ class RowFile:
             size = os.fstat(file.fileno()).st_size
             if _read_header(file, size)[0] != self.header:
                 raise FileNotFoundError(f"{self.path.name} was replaced")
-            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if hasattr(mmap, "MADV_WILLNEED"):
+            mapped.madvise(mmap.MADV_WILLNEED)  # all of it is read at once, to be checked
+        return np.frombuffer(mapped, np.uint8)
 
     def _verify(self, mapped: npt.NDArray[np.uint8]) -> None:
-        for name, (_, _, checksum) in self.header.sections.items():
-            if zlib.crc32(self._view(mapped, name).data) != checksum:
+        """On all cores: 2 GB/s each, so 1,000 tokens of an 8B model cost about 65 ms of one."""
+        sections = self.header.sections
+        with ThreadPoolExecutor() as pool:
+            checksums = pool.map(lambda name: zlib.crc32(self._view(mapped, name).data), sections)
+        for (name, (_, _, expected)), checksum in zip(sections.items(), checksums, strict=True):
+            if checksum != expected:
                 raise Corrupt(f"section {name} is damaged")
 
     def _view(self, mapped: npt.NDArray[np.uint8], name: str) -> npt.NDArray[np.uint8]:

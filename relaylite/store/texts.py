@@ -89,7 +89,8 @@ def _captured_parts(candidate: Candidate, path: list[Node]) -> list[Candidate]:
     """The stretches of `candidate` whose hidden states were captured."""
     first = path[0].start + candidate.offset
     masks = [node.captured[max(first - node.start, 0) : first + candidate.n - node.start] for node in path if node.end > first]
-    stretches = ranges(np.concatenate(masks)[: candidate.n])
+    mask = np.concatenate(masks)[: candidate.n]
+    stretches = ranges(mask) if mask.any() else []
     return [candidate.within(candidate.start + start, candidate.start + end) for start, end in stretches]
 
 
