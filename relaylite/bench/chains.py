@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 from relaylite.agents import Agent
 from relaylite.bench.tasks import Task
@@ -25,6 +24,8 @@ from relaylite.rows import Rows
 from relaylite.sampling import Sampling
 from relaylite.store import Store
 
+LEAST_PIECE = 40  # tokens; a little more than what policies take over as a span
+LEAST_JOINED = 2 * LEAST_PIECE
 _UNLIMITED = 1 << 40  # a store here holds the rows of one chain
 
 
@@ -101,13 +102,11 @@ class Upstream:
                 written.append(self.write(agent, messages))
 
     def joined(self, answers: Sequence[Written], n_relayed: int, task: Task, reader: Agent) -> Reading:
-        """`reader` reads `n_relayed` tokens in all, from as few of `answers` as that takes, each cut by the same share."""
-        lengths = list(accumulate(answer.n_relayable for answer in answers))
-        n_chosen = next(i for i, length in enumerate(lengths, 1) if length >= n_relayed)
-        ends = [round(length * n_relayed / lengths[n_chosen - 1]) for length in lengths[:n_chosen]]
-        chosen = [answer.cut(end - start) for answer, start, end in zip(answers, [0, *ends], ends, strict=False)]
-        messages = self._messages(task, [*(Agent(answer.agent, "-") for answer in chosen), reader], n_chosen, chosen)
-        return self._reading(task, reader, n_chosen, True, messages, chosen)
+        """`reader` reads `n_relayed` tokens in all, from the starts of as few of `answers` (LEAST_JOINED long or more) as that takes."""
+        lengths = pieces([answer.n_relayable for answer in answers], n_relayed)
+        chosen = [answer.cut(length) for answer, length in zip(answers, lengths, strict=False)]
+        messages = self._messages(task, [*(Agent(answer.agent, "-") for answer in chosen), reader], len(chosen), chosen)
+        return self._reading(task, reader, len(chosen), True, messages, chosen)
 
     def write(self, agent: Agent, messages: Sequence[Message]) -> Written:
         """The greedy answer to `messages`, exactly computed. Raises UsageError if the agent says nothing."""
@@ -147,5 +146,20 @@ class Upstream:
             self._compute(prompt, n_before)
             store.put(self._engine.harvest(""))
         for answer in written:
-            store.put(answer.answer_rows() if self._options.is_warm else answer.rows)
+            if answer.n_relayable:
+                store.put(answer.answer_rows() if self._options.is_warm else answer.rows)
         return Reading(task, agent.name, index, is_graded, tuple(messages), store)
+
+
+def pieces(lengths: Sequence[int], n: int) -> list[int]:
+    """How much of each text is taken for `n` tokens in all: whole ones, and a rest of the last that is long enough to be a span."""
+    taken: list[int] = []
+    for length in lengths:
+        missing = n - sum(taken)
+        if missing <= 0:
+            break
+        if taken and missing < LEAST_PIECE:
+            taken[-1] -= LEAST_PIECE - missing
+            missing = LEAST_PIECE
+        taken.append(min(length, missing))
+    return taken

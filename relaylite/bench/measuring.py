@@ -6,7 +6,6 @@ turn does: prompt parts → tokens → plan → rows in place → repaired → c
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from relaylite.agents import BUILT_IN, Agent, choose_agents
-from relaylite.bench.chains import ChainOptions, Reading, Upstream, Written
+from relaylite.bench.chains import LEAST_JOINED, ChainOptions, Reading, Upstream, Written
 from relaylite.bench.grading import is_right
 from relaylite.bench.methods import AGAIN, Method, captures_of
 from relaylite.bench.statistics import divergence
@@ -144,19 +143,25 @@ class Bench:
         return self._agents or built_in(task)
 
     def _answers_from(self, tasks: Sequence[Task], chain: int, n_tokens: int) -> list[Written]:
-        """What the first agent writes to this task and those after it, until that is `n_tokens` long; answers are kept for later chains."""
+        """What the first agent writes to this task and those after it, until that is `n_tokens` long; kept for later chains.
+
+        Raises UsageError if answers are too short to be joined, over as many tasks as there are.
+        """
         answers: list[Written] = []
-        for number in itertools.count(chain):
+        for number in range(chain, chain + len(tasks)):
             self._check()
             if number not in self._answers:
                 task = tasks[number % len(tasks)]
                 first = self._agents_for(task)[0]
                 self._answers[number] = self._upstream.write(first, self._upstream.first_messages(task, first))
-            answers.append(self._answers[number])
+            if self._answers[number].n_relayable >= LEAST_JOINED:
+                answers.append(self._answers[number])
             if sum(answer.n_relayable for answer in answers) >= n_tokens:
-                break
-        self._answers = {number: answer for number, answer in self._answers.items() if number > chain}
-        return answers
+                self._answers = {later: answer for later, answer in self._answers.items() if later > chain}
+                return answers
+        raise UsageError(
+            f"the answers to {len(tasks)} tasks are too short for {n_tokens} relayed tokens; raise --max-tokens or give more tasks"
+        )
 
     # -- one prompt ------------------------------------------------------------------------------------------------------
 

@@ -6,9 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relaylite.agents import Agent
-from relaylite.bench.chains import ChainOptions, Reading, Upstream
+from relaylite.bench.chains import LEAST_JOINED, LEAST_PIECE, ChainOptions, Reading, Upstream, pieces
 from relaylite.bench.measuring import Bench, BenchOptions, Sample, built_in
 from relaylite.bench.methods import parse_methods
 from relaylite.bench.tasks import Task
@@ -23,7 +25,7 @@ CHAIN = [Agent("first", "Write on."), Agent("second", "Read it."), Agent("third"
 
 
 def samples_of(engine: Engine, policies: str, n: int = 1, *, relayed: tuple[int, ...] = (), judges: bool = False) -> list[list[Sample]]:
-    options = BenchOptions(ChainOptions(max_tokens=48), relayed=relayed, n_follow=8, judges=judges)
+    options = BenchOptions(ChainOptions(max_tokens=96 if relayed else 48), relayed=relayed, n_follow=8, judges=judges)
     return list(Bench(engine, parse_methods(policies, engine.info.n_layer), CHAIN, options).run(TASKS, n))
 
 
@@ -60,6 +62,19 @@ def test_relayed_lengths_are_what_was_asked_for(engine: Engine) -> None:
     found = [by_label(samples)["naive"] for samples in samples_of(engine, "relay", relayed=(40, 100))]
     assert [sample.group for sample in found] == ["40", "100"]
     assert [sample.span_tokens for sample in found] == [40, 100]
+
+
+@given(st.lists(st.integers(LEAST_JOINED, 300), min_size=1, max_size=20), st.integers(LEAST_PIECE, 2000))
+def test_pieces_are_long_enough_to_be_spans(lengths: list[int], n: int) -> None:
+    taken = pieces(lengths, n)
+    assert sum(taken) == min(n, sum(lengths))
+    assert all(LEAST_PIECE <= piece <= length for piece, length in zip(taken, lengths, strict=False))
+
+
+def test_answers_too_short_to_be_joined_are_said(engine: Engine) -> None:
+    with pytest.raises(UsageError, match="raise --max-tokens"):
+        options = BenchOptions(ChainOptions(max_tokens=48), relayed=(100,), judges=False)
+        list(Bench(engine, parse_methods("naive", engine.info.n_layer), CHAIN, options).run(TASKS[:2], 1))
 
 
 def test_times_are_of_this_run_and_add_up(engine: Engine) -> None:

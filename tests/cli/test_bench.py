@@ -54,7 +54,7 @@ def test_bench_prints_one_document(invoke: Invoke, tiny: str, tasks: str, tmp_pa
 
 def test_bench_over_lengths_draws_them(invoke: Invoke, tiny: str, tasks: str) -> None:
     lengths = ("--policies", "naive", "--n", "1", "--no-answers", "--relayed", "64,36", "--json")
-    result = invoke("bench", "-m", tiny, "--tasks", tasks, *FAST, *lengths, "--plots", "plots")
+    result = invoke("bench", "-m", tiny, "--tasks", tasks, *FAST, *lengths, "--max-tokens", "96", "--plots", "plots")
     assert result.exit_code == 0, result.stderr
     assert [group["relayed_tokens"] for group in json.loads(result.stdout)["groups"]] == [36, 64]
     for name in ("speed-fidelity", "ttft-length"):
@@ -63,7 +63,7 @@ def test_bench_over_lengths_draws_them(invoke: Invoke, tiny: str, tasks: str) ->
 
 def test_bench_shows_tables(invoke: Invoke, tiny: str, tasks: str) -> None:
     result = invoke(
-        "bench", "-m", tiny, "--tasks", tasks, *FAST, "--n", "1", "--policies", "naive", "--relayed", "36", "--no-answers", "--cold"
+        "bench", "-m", tiny, "--tasks", tasks, *FAST, "--n", "1", "--policies", "naive", "--agents", "plan,check", "--no-answers", "--cold"
     )
     assert result.exit_code == 0, result.stderr
     head, names, *rows = result.stdout.splitlines()
