@@ -227,6 +227,10 @@ class Context:
         self._batch = lc.llama_batch_init(self.n_batch, 0, 1)
 
     @property
+    def is_open(self) -> bool:
+        return self._address is not None
+
+    @property
     def pointer(self) -> Any:
         return _open(self._address)
 

@@ -42,7 +42,8 @@ class Writer:
             yield from self._write(sampler, logits)
         finally:
             sampler.close()
-            self._sequence.cut(self._n_prompt + len(self.tokens))
+            if self._context.is_open:
+                self._sequence.cut(self._n_prompt + len(self.tokens))
 
     def _write(self, sampler: llama.Sampler, logits: F32 | None) -> Generator[Delta, None, None]:
         while not self._is_full():
