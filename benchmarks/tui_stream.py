@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "tui")]
+sys.path.insert(0, str(ROOT / "tests"))
 
 TEXT = """## A plan
 
@@ -61,7 +61,7 @@ class Writer:
 
 
 async def measure(n: int, rate: float, size: tuple[int, int]) -> dict[str, object]:
-    from scripted import scripted_app, until
+    from app_driver import scripted_app, until
 
     from relaylite.events import ChainStarted, Phase, TurnStarted
 

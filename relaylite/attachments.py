@@ -27,3 +27,9 @@ def read_attachment(path: str | Path) -> Attachment:
     if not text.strip():
         raise UsageError(f"cannot attach {path}: it is empty")
     return Attachment(str(path), text)
+
+
+def attached_in(message: str) -> list[Attachment]:
+    """The files that words like `@notes.md` in a message name; a word that names no file is just a word."""
+    names = [word[1:] for word in message.split() if word.startswith("@") and len(word) > 1]
+    return [read_attachment(name) for name in dict.fromkeys(names) if Path(name).expanduser().is_file()]

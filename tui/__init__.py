@@ -8,13 +8,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from relaylite.attachments import Attachment
     from relaylite.config import Settings
 
 __all__ = ["run_app"]
 
 
-def run_app(settings: Settings) -> int:
-    """Show the app until the user quits; the process's exit code. Raises UsageError where there is no terminal."""
+def run_app(settings: Settings, *, session: str | None = None, files: Sequence[Attachment] = ()) -> int:
+    """Show the app until the user quits; the process's exit code.
+
+    `session` names a conversation to go on with and to keep; `files` go with the first message.
+    Raises UsageError where there is no terminal.
+    """
     from relaylite.tui.start import start
 
-    return start(settings)
+    return start(settings, session, files)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual.binding import BindingType
 from textual.screen import Screen
 
 from relaylite import paths
@@ -46,7 +47,7 @@ POLICY_ABOUT = {
 class Actions(Screen[None]):
     """The half of the main screen that acts; `MainScreen` is the half that shows."""
 
-    BINDINGS = [command.binding for command in COMMANDS if command.keys]
+    BINDINGS: ClassVar[list[BindingType]] = [command.binding for command in COMMANDS if command.keys]
 
     app: RelayApp
     engine: EngineThread
@@ -91,6 +92,9 @@ class Actions(Screen[None]):
         return block if isinstance(block, TurnBlock) else None
 
     def begin(self) -> None:
+        raise NotImplementedError
+
+    def color_of(self, name: str) -> str:
         raise NotImplementedError
 
     def refuse_while_busy(self) -> bool:
@@ -302,5 +306,3 @@ class Actions(Screen[None]):
                 then(chosen)
 
         self.app.push_screen(PathDialog(title, path), take)
-
-

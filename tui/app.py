@@ -18,11 +18,11 @@ from textual.timer import Timer
 from textual.widget import MountError
 
 from relaylite.agents import Agent
+from relaylite.attachments import Attachment
 from relaylite.config import Settings
 from relaylite.events import TextDelta
 from relaylite.policies import Policy
 from relaylite.tui import look
-from relaylite.tui.backend import Opener
 from relaylite.tui.commands import COMMANDS
 from relaylite.tui.conversation import Conversation
 from relaylite.tui.engine_thread import EngineThread
@@ -40,27 +40,36 @@ QUIT_AGAIN_S = 2.0
 
 
 class RelayApp(App[None]):
-    """`opener` finds and opens models; tests pass one that gives a scripted relay."""
+    """`engine` opens models through its opener; tests give it one with a scripted relay. `files` go with the first message."""
 
     CSS_PATH = "app.tcss"
     TITLE = "relaylite"
     ENABLE_COMMAND_PALETTE = True
-    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (40, "-narrow"), (116, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-normal"), (34, "-tall")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (40, "-narrow"), (116, "-wide")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-normal"), (34, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "quit", "Quit", show=False, priority=True),
         Binding("ctrl+c", "interrupt", "Copy or quit", show=False),
     ]
 
-    def __init__(self, settings: Settings, opener: Opener, known: Mapping[str, Agent], agents: Sequence[Agent], policy: Policy, history: History) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        engine: EngineThread,
+        known: Mapping[str, Agent],
+        agents: Sequence[Agent],
+        policy: Policy,
+        history: History,
+        files: Sequence[Attachment] = (),
+    ) -> None:
         super().__init__()
         teach_alt_enter()
         self.settings = settings
         self.known = known
         self.history = history
         self.conversation = Conversation()
-        self.engine = EngineThread(opener, agents, policy)
-        self.main = MainScreen(self.engine, self.conversation, tuple(agents), policy)
+        self.engine = engine
+        self.main = MainScreen(engine, self.conversation, agents, policy, files)
         self._drain_timer: Timer | None = None
         self._interrupted_at = 0.0
         self._updated_at = self._ui_time = 0.0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from relaylite.agents import Agent
+from relaylite.attachments import Attachment
 from relaylite.events import Event, Turn
 from relaylite.policies import Policy
 from relaylite.seam import Memory, ModelInfo
@@ -17,6 +18,8 @@ class RoundLike(Protocol):
     def task(self) -> str: ...
     @property
     def turns(self) -> Sequence[Turn]: ...
+    @property
+    def files(self) -> Sequence[Attachment]: ...
 
 
 class ChainLike(Protocol):
@@ -27,7 +30,7 @@ class ChainLike(Protocol):
 
     @property
     def rounds(self) -> Sequence[RoundLike]: ...
-    def stream(self, task: str, *, stop_after: int | None = None) -> Iterator[Event]: ...
+    def stream(self, task: str, *, files: Iterable[Attachment] = (), stop_after: int | None = None) -> Iterator[Event]: ...
     def resume(self, stop_after: int | None = None) -> Iterator[Event]: ...
     def cancel(self) -> None: ...
     def retry(self, index: int | None = None) -> str: ...

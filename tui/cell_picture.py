@@ -34,13 +34,15 @@ class Picture:
     @property
     def kinds(self) -> npt.NDArray[np.uint8]:
         """The most frequent kind of each bin, uint8 `[rows, columns]`; of equals, the later one."""
-        return (KINDS - 1 - np.argmax(self.shares[:, :, ::-1], axis=2)).astype(np.uint8)
+        kinds: npt.NDArray[np.uint8] = (KINDS - 1 - np.argmax(self.shares[:, :, ::-1], axis=2)).astype(np.uint8)
+        return kinds
 
     @property
     def is_mixed(self) -> npt.NDArray[np.bool_]:
         """Bins that hold mostly reused cells with a tenth or more recomputed."""
         recomputed = self.shares[:, :, CellMap.RECOMPUTED]
-        return (self.kinds == CellMap.REUSED) & (recomputed >= 0.1)
+        mixed: npt.NDArray[np.bool_] = (self.kinds == CellMap.REUSED) & (recomputed >= 0.1)
+        return mixed
 
 
 def edges(n: int, bins: int) -> npt.NDArray[np.int64]:

@@ -24,7 +24,9 @@ class Command:
 
     @property
     def binding(self) -> Binding:
-        return Binding(self.keys, self.action, self.footer or self.title, show=bool(self.footer), id=self.action, priority=self.keys != "escape")
+        return Binding(
+            self.keys, self.action, self.footer or self.title, show=bool(self.footer), id=self.action, priority=self.keys != "escape"
+        )
 
 
 COMMANDS = (

@@ -67,6 +67,7 @@ class Round:
 
     task: str
     number: int
+    files: tuple[str, ...] = ()  # names of what was attached
     turns: list[TurnRecord] = field(default_factory=list)
 
 
@@ -87,8 +88,8 @@ class Conversation:
         """The latest record at that place; a turn that was retried has the newer one."""
         return next((turn for turn in self.turns() if (turn.round, turn.index) == (round, index)), None)
 
-    def start_round(self, task: str, number: int) -> Round:
-        self.rounds.append(Round(task, number))
+    def start_round(self, task: str, number: int, files: tuple[str, ...] = ()) -> Round:
+        self.rounds.append(Round(task, number, files))
         return self.rounds[-1]
 
     def start_turn(self, agent: str, index: int, parts: tuple[PromptPart, ...]) -> TurnRecord:
@@ -109,11 +110,11 @@ class Conversation:
         for each in self.rounds:
             each.turns = [turn for turn in each.turns if turn not in gone]
 
-    def load(self, rounds: Iterable[tuple[str, Iterable[Turn]]]) -> None:
-        """Replace everything by rounds of finished turns."""
+    def load(self, rounds: Iterable[tuple[str, tuple[str, ...], Iterable[Turn]]]) -> None:
+        """Replace everything by rounds of finished turns: message, names of files, answers."""
         self.rounds = []
-        for number, (task, turns) in enumerate(rounds):
-            current = self.start_round(task, number)
+        for number, (task, files, turns) in enumerate(rounds):
+            current = self.start_round(task, number, files)
             for turn in turns:
                 record = TurnRecord(turn.agent, turn.index, number)
                 record.finish(turn)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 from relaylite.agents import Agent
+from relaylite.attachments import Attachment, attached_in
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Event
 from relaylite.policies import Policy
@@ -25,6 +26,7 @@ from relaylite.tui.reports import (
     Edited,
     Failed,
     Loaded,
+    LoadedRound,
     Measured,
     MemoryUsed,
     Opened,
@@ -51,7 +53,15 @@ def reason_of(error: BaseException) -> str:
 class EngineThread(threading.Thread):
     """Carries out jobs in order. All methods below are called by the app and return at once."""
 
-    def __init__(self, opener: Opener, agents: Sequence[Agent], policy: Policy) -> None:
+    def __init__(
+        self,
+        opener: Opener,
+        agents: Sequence[Agent],
+        policy: Policy,
+        saved: Mapping[str, Any] | None = None,
+        keep: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        """`saved`: a conversation to go on with; `keep` is called with the conversation whenever it has changed."""
         super().__init__(name="relaylite-engine", daemon=True)
         self.reports: SimpleQueue[Report] = SimpleQueue()
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -59,7 +69,8 @@ class EngineThread(threading.Thread):
         self._agents, self._policy = tuple(agents), policy
         self._relay: RelayLike | None = None
         self._chain: ChainLike | None = None
-        self._kept: dict[str, Any] | None = None  # a conversation that waits for the next model
+        self._keep = keep
+        self._kept = saved  # a conversation that waits for the next model
         self._cancel_asked = threading.Event()
 
     # -- what the app calls ------------------------------------------------------------------------------------------
@@ -69,10 +80,11 @@ class EngineThread(threading.Thread):
         self._cancel_asked.clear()
         self._put(partial(self._do_open, model))
 
-    def send(self, task: str, stop_after: int | None) -> None:
-        """Let the chain answer `task`; pause after the agent at `stop_after`."""
+    def send(self, task: str, files: Sequence[Attachment], stop_after: int | None) -> None:
+        """Let the chain answer `task` and the files that it names as @file; pause after the agent at `stop_after`."""
         self._cancel_asked.clear()
-        self._put(partial(self._do_run, lambda chain: chain.stream(task, stop_after=stop_after)))
+        attached = tuple(files)
+        self._put(partial(self._do_run, lambda chain: chain.stream(task, files=(*attached, *attached_in(task)), stop_after=stop_after)))
 
     def resume(self, stop_after: int | None) -> None:
         self._cancel_asked.clear()
@@ -161,9 +173,13 @@ class EngineThread(threading.Thread):
         except Exception as error:
             self._report(OpenFailed(model, reason_of(error), None))
             return
-        chain.policy = self._policy
-        self._relay, self._chain, self._kept = relay, chain, None
+        self._relay, resumed, self._kept = relay, self._kept is not None, None
         self._report(Opened(model, relay.info))
+        if resumed:
+            self._adopt(chain, None)
+        else:
+            chain.policy = self._policy
+            self._chain = chain
         self._report(MemoryUsed(relay.memory()))
 
     def _shut(self) -> None:
@@ -190,6 +206,15 @@ class EngineThread(threading.Thread):
         else:
             self._report(RunEnded("paused" if len(self._chain.rounds[-1].turns) < len(self._chain.agents) else "done"))
         self._report(MemoryUsed(self._relay.memory()))
+        self._keep_conversation()
+
+    def _keep_conversation(self) -> None:
+        if self._keep is None or self._chain is None:
+            return
+        try:
+            self._keep(self._chain.to_dict())
+        except Exception as error:
+            self._report(Failed(reason_of(error)))
 
     def _do_configure(self, agents: tuple[Agent, ...], policy: Policy) -> None:
         self._agents, self._policy = agents, policy
@@ -203,6 +228,7 @@ class EngineThread(threading.Thread):
     def _do_edit(self, round: int, index: int, text: str, chain: ChainLike) -> None:
         chain.edit(round, index, text)
         self._report(Edited(round, index, text))
+        self._keep_conversation()
 
     def _do_measure(self, round: int, index: int, chain: ChainLike) -> None:
         self._report(Measured(round, index, chain.measure_full(round, index)))
@@ -223,5 +249,5 @@ class EngineThread(threading.Thread):
     def _adopt(self, chain: ChainLike, path: Path | None) -> None:
         chain.policy = self._policy
         self._chain, self._agents = chain, tuple(chain.agents)
-        rounds = tuple((each.task, tuple(each.turns)) for each in chain.rounds)
+        rounds = tuple(LoadedRound(each.task, tuple(file.source for file in each.files), tuple(each.turns)) for each in chain.rounds)
         self._report(Loaded(path, rounds, self._agents))

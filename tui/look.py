@@ -10,14 +10,16 @@ from relaylite.metrics import CellMap
 from relaylite.tui.conversation import State
 
 AGENT_COLORS = 6
-_DARK = {
-    "muted": "#868c99", "agent-0": "#56b6c2", "agent-1": "#98c379", "agent-2": "#c678dd", "agent-3": "#e5c07b", "agent-4": "#61afef", "agent-5": "#e06c75",
-    "map-prefix": "#3a4356", "map-reused": "#3f7fb8", "map-recomputed": "#f0a63c", "map-new": "#d5d8de",
-}  # fmt: skip
-_LIGHT = {
-    "muted": "#646b77", "agent-0": "#0b7285", "agent-1": "#2b7a2f", "agent-2": "#8a3fa0", "agent-3": "#8f6200", "agent-4": "#1c5fb0", "agent-5": "#b3303c",
-    "map-prefix": "#cfd5df", "map-reused": "#6ea3d8", "map-recomputed": "#b8640a", "map-new": "#1d2430",
-}  # fmt: skip
+_NAMES = ("muted", *(f"agent-{i}" for i in range(AGENT_COLORS)), "map-prefix", "map-reused", "map-recomputed", "map-new")
+
+
+def _colors(values: str) -> dict[str, str]:
+    return dict(zip(_NAMES, values.split(), strict=True))
+
+
+# The cells' colours differ in luminance too, from the quiet exact to the loud new, so that greys tell them apart.
+_DARK = _colors("#868c99 #56b6c2 #98c379 #c678dd #e5c07b #61afef #e06c75 #3a4356 #3f7fb8 #f0a63c #d5d8de")
+_LIGHT = _colors("#646b77 #0b7285 #2b7a2f #8a3fa0 #8f6200 #1c5fb0 #b3303c #cfd5df #6ea3d8 #b8640a #1d2430")
 
 
 def _quiet(primary: str, background: str, muted: str) -> dict[str, str]:
@@ -31,15 +33,35 @@ def _quiet(primary: str, background: str, muted: str) -> dict[str, str]:
 
 DARK = Theme(
     "relay-dark",
-    primary="#7aa2f7", secondary="#56b6c2", accent="#f0a63c", warning="#e5c07b", error="#e06c75", success="#98c379",
-    foreground="#c8ccd4", background="#16181d", surface="#1b1e25", panel="#22262f", dark=True, variables={**_DARK, **_quiet("#7aa2f7", "#16181d", "#8b919e")},
-)  # fmt: skip
+    primary="#7aa2f7",
+    secondary="#56b6c2",
+    accent="#f0a63c",
+    warning="#e5c07b",
+    error="#e06c75",
+    success="#98c379",
+    foreground="#c8ccd4",
+    background="#16181d",
+    surface="#1b1e25",
+    panel="#22262f",
+    dark=True,
+    variables=_DARK | _quiet("#7aa2f7", "#16181d", "#868c99"),
+)
 LIGHT = Theme(
     "relay-light",
-    primary="#2457b5", secondary="#0b7285", accent="#b8640a", warning="#8f6200", error="#b3303c", success="#2b7a2f",
-    foreground="#22262e", background="#fbfbf9", surface="#f3f3ef", panel="#e9e9e4", dark=False, variables={**_LIGHT, **_quiet("#2457b5", "#fbfbf9", "#5d6470")},
-)  # fmt: skip
-VARIABLE_DEFAULTS = {**_DARK}
+    primary="#2457b5",
+    secondary="#0b7285",
+    accent="#b8640a",
+    warning="#8f6200",
+    error="#b3303c",
+    success="#2b7a2f",
+    foreground="#22262e",
+    background="#fbfbf9",
+    surface="#f3f3ef",
+    panel="#e9e9e4",
+    dark=False,
+    variables=_LIGHT | _quiet("#2457b5", "#fbfbf9", "#646b77"),
+)
+VARIABLE_DEFAULTS = dict(_DARK)
 
 _TERMINAL_COLORS = {"red": 5, "green": 1, "yellow": 3, "blue": 4, "magenta": 2, "cyan": 0}
 

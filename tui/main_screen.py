@@ -11,6 +11,7 @@ from textual.containers import Horizontal
 from textual.widgets import Footer, Input
 
 from relaylite.agents import Agent
+from relaylite.attachments import Attachment, attached_in
 from relaylite.events import ChainStarted, Notice, Phase, PrefillDone, TextDelta, TurnFinished, TurnStarted
 from relaylite.policies import Policy
 from relaylite.tui import look
@@ -46,13 +47,16 @@ PHASE_STATES: dict[str, State] = {"render": "reusing", "place": "reusing", "rect
 class MainScreen(Actions):
     """Reports come in through `show_report`, one at a time, in order."""
 
-    def __init__(self, engine: EngineThread, conversation: Conversation, agents: Sequence[Agent], policy: Policy) -> None:
+    def __init__(
+        self, engine: EngineThread, conversation: Conversation, agents: Sequence[Agent], policy: Policy, files: Sequence[Attachment]
+    ) -> None:
         super().__init__()
         self.engine, self.conversation = engine, conversation
         self.agents, self.policy = tuple(agents), policy
         self.pauses: frozenset[int] = frozenset()
         self.info = None
         self._tasks: list[str] = []  # messages on their way to the chain
+        self._files = tuple(files)  # for the first message
         self._running_since: float | None = None
 
     def compose(self) -> ComposeResult:
@@ -115,7 +119,9 @@ class MainScreen(Actions):
         self.chain.reset(len(self.conversation.rounds[-1].turns) if self._is_last_round(report.round) else 0)
         if not self._is_last_round(report.round):
             task = self._tasks.pop(0) if self._tasks else ""
-            await self.transcript.add(self.conversation.start_round(task, report.round))
+            files = tuple(dict.fromkeys([*(file.source for file in self._files), *(file.source for file in attached_in(task))]))
+            self._files = ()
+            await self.transcript.add(self.conversation.start_round(task, report.round, files))
 
     def _is_last_round(self, number: int) -> bool:
         return bool(self.conversation.rounds) and self.conversation.rounds[-1].number == number
@@ -196,7 +202,9 @@ class MainScreen(Actions):
                 for warning in report.info.warnings:
                     self.notify(warning, severity="warning", timeout=10, markup=False)
                 if report.info.relay_refusal:
-                    self.notify(f"This model runs without relaying: {report.info.relay_refusal}", severity="warning", timeout=10, markup=False)
+                    self.notify(
+                        f"This model runs without relaying: {report.info.relay_refusal}", severity="warning", timeout=10, markup=False
+                    )
             case OpenFailed():
                 self.info = report.kept
                 if report.kept is not None:
@@ -235,7 +243,7 @@ class MainScreen(Actions):
         self.top.redraw()
 
     async def _show_loaded(self, report: Loaded) -> None:
-        self.conversation.load(report.rounds)
+        self.conversation.load((each.task, each.files, each.turns) for each in report.rounds)
         self.agents, self.current = report.agents, None
         await self.chain.set_agents(self.agents)
         await self.transcript.show_all()
@@ -247,7 +255,9 @@ class MainScreen(Actions):
     def tick(self) -> None:
         """Called many times a second: the seconds that the running turn has taken."""
         if self._running_since is not None:
-            self.status.show_running(self.current if self.current and self.current.state not in FINISHED else None, time.monotonic() - self._running_since)
+            self.status.show_running(
+                self.current if self.current and self.current.state not in FINISHED else None, time.monotonic() - self._running_since
+            )
         elif self.is_measuring:
             self.status.show_text("Measuring a full prefill… Esc stops")
 
@@ -268,7 +278,7 @@ class MainScreen(Actions):
         self._tasks.append(event.text)
         self.input.taken()
         self.begin()
-        self.engine.send(event.text, self.next_pause(0))
+        self.engine.send(event.text, self._files, self.next_pause(0))
 
     @property
     def can_resume(self) -> bool:
@@ -318,5 +328,3 @@ class MainScreen(Actions):
             return
         self.notify(reason, title="Failed", severity="error", timeout=12, markup=False)
         self.status.show_text(f"✗ {reason}", "$error")
-
-

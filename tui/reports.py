@@ -11,7 +11,6 @@ from relaylite.events import Event, Turn
 from relaylite.seam import Memory, ModelInfo
 from relaylite.tui.backend import Progress
 
-
 STOPPED = "Stopped."  # the reason of what the user ended
 
 
@@ -77,11 +76,20 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadedRound:
+    """A message, the names of the files that went with it, and the answers."""
+
+    task: str
+    files: tuple[str, ...]
+    turns: tuple[Turn, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
-    """The conversation was replaced."""
+    """The conversation was replaced: loaded from `path`, gone on with, or (None and no rounds) begun anew."""
 
     path: Path | None
-    rounds: tuple[tuple[str, tuple[Turn, ...]], ...]
+    rounds: tuple[LoadedRound, ...]
     agents: tuple[Agent, ...]
 
 

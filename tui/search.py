@@ -19,12 +19,13 @@ class Hit:
 def find(conversation: Conversation, text: str) -> list[Hit]:
     """Every line that holds `text`, in order, letters of either case."""
     wanted = text.casefold()
-    return [hit for hit in _lines(conversation, wanted)] if wanted else []
+    return list(_lines(conversation, wanted)) if wanted else []
 
 
 def _lines(conversation: Conversation, wanted: str) -> Iterator[Hit]:
     for each in conversation.rounds:
-        for item in (each, *each.turns):
+        items: list[Round | TurnRecord] = [each, *each.turns]
+        for item in items:
             source = item.task if isinstance(item, Round) else item.text
             for number, line in enumerate(source.splitlines()):
                 if wanted in line.casefold():

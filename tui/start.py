@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
-from relaylite import paths
+from relaylite import paths, sessions
 from relaylite.agents import choose_agents, load_agents
 from relaylite.errors import UsageError
 from relaylite.policies import parse_policy
 from relaylite.tui.app import CLOSE_TIMEOUT_S, RelayApp
 from relaylite.tui.backend import OnProgress, Progress, RelayLike
+from relaylite.tui.engine_thread import EngineThread
 from relaylite.tui.files import History
 from relaylite.tui.terminal import owned_terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from relaylite.attachments import Attachment
     from relaylite.config import Settings
 
 LOG_NAME = "tui.log"
@@ -38,28 +43,23 @@ class ModelOpener:
     def open(self, path: str, on_progress: OnProgress) -> RelayLike:
         from relaylite.api import Relay
 
-        settings = self._settings
-        values = {"n_ctx": settings.ctx, "n_threads": settings.threads, "n_gpu_layers": settings.gpu_layers, "store_bytes": settings.store.ram}
-        return Relay(
-            path,
-            policy=parse_policy(settings.policy, settings.fidelity),
-            sampling=settings.sampling(),
-            on_progress=lambda fraction: on_progress(Progress("loading", fraction)),
-            **{name: value for name, value in values.items() if value is not None},
-        )
+        return Relay(path, on_progress=lambda fraction: on_progress(Progress("loading", fraction)), **self._settings.relay_options())
 
 
-def start(settings: Settings) -> int:
+def start(settings: Settings, session: str | None, files: Sequence[Attachment]) -> int:
     """Run the app in this terminal; exit code 0 when the user quits."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("the terminal app needs a terminal for input and output; use --plain, or `relaylite run`")
     known = load_agents(settings.agents_file)
     agents = choose_agents(settings.agents, known)
     policy = parse_policy(settings.policy, settings.fidelity)
+    saved = sessions.load(session) if session else None
+    keep = partial(sessions.save, session) if session else None
     with owned_terminal(paths.logs_folder() / LOG_NAME):
-        app = RelayApp(settings, ModelOpener(settings), known, agents, policy, History(paths.history_file()))
+        engine = EngineThread(ModelOpener(settings), agents, policy, saved, keep)
+        app = RelayApp(settings, engine, known, agents, policy, History(paths.history_file()), files)
         app.run(mouse=settings.tui.mouse)
-        has_ended = app.engine.close(CLOSE_TIMEOUT_S)
+        has_ended = engine.close(CLOSE_TIMEOUT_S)
         code = app.return_code or 0
     if not has_ended:  # a native call that does not come back must not keep the process alive
         os._exit(code)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
 
 LOG_BYTES = 5_000_000
 
@@ -33,8 +32,9 @@ def owned_terminal(log_file: Path) -> Iterator[None]:
     screen, output = os.dup(2), os.dup(1)
     os.dup2(log, 2)
     os.dup2(log, 1)
-    drawn: TextIO = os.fdopen(screen, "w", encoding="utf-8", errors="replace", closefd=False)
-    before, sys.__stderr__ = sys.__stderr__, drawn  # type: ignore[misc]
+    drawn = os.fdopen(screen, "w", encoding="utf-8", errors="replace", closefd=False)
+    before = sys.__stderr__
+    sys.__stderr__ = drawn  # type: ignore[misc]
     handler = logging.StreamHandler(os.fdopen(os.dup(log), "a", encoding="utf-8", errors="replace"))
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger().addHandler(handler)

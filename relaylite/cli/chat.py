@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relaylite import sessions
-from relaylite.attachments import Attachment, read_attachment
+from relaylite.attachments import Attachment, attached_in, read_attachment
 from relaylite.cli import options
 from relaylite.cli.narrator import Narrator
 from relaylite.cli.opening import open_relay
 from relaylite.cli.run import chosen_agents, events_of
-from relaylite.cli.tasks import attached_in, checked
+from relaylite.cli.tasks import checked
 from relaylite.cli.terminal import Output
 from relaylite.config import Settings
 from relaylite.errors import UsageError
@@ -38,15 +38,15 @@ HELP = (
 def command(plain: bool, session: str | None, files: tuple[str, ...], settings: Settings, quiet: bool, verbose: bool) -> int:
     """Talk to a chain of agents; each keeps its history.
 
-    On a terminal this opens an app. Elsewhere, or with --plain, --session or --file, each line read is a message. Files go with the first.
+    On a terminal this opens an app. Elsewhere, or with --plain, each line read is a message. Files go with the first message.
     """
     saved = sessions.load(session) if session else None
-    if not (plain or session or files) and sys.stdin.isatty() and sys.stdout.isatty():
+    agents, attached = chosen_agents(settings), [read_attachment(file) for file in files]
+    if not plain and sys.stdin.isatty() and sys.stdout.isatty():
         from relaylite.tui import run_app
 
-        return run_app(settings)
+        return run_app(settings, session=session, files=attached)
     output = Output(quiet=quiet)
-    agents, attached = chosen_agents(settings), [read_attachment(file) for file in files]
     with open_relay(settings, output, verbose=verbose) as relay:
         chain = _resumed(relay, saved, settings) if saved else relay.chain(agents)
         return PlainChat(chain, output, attached, keep=lambda: sessions.save(session, chain.to_dict()) if session else None).run()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from relaylite.attachments import Attachment, read_attachment
 from relaylite.errors import UsageError
 
 
@@ -22,12 +21,6 @@ def read_task(argument: str | None, file: Path | None) -> str:
     else:
         task = _decoded(sys.stdin.buffer.read(), "standard input")
     return checked(task, "the task")
-
-
-def attached_in(message: str) -> list[Attachment]:
-    """The files that words like `@notes.md` in a message name; a word that names no file is just a word."""
-    names = [word[1:] for word in message.split() if word.startswith("@") and len(word) > 1]
-    return [read_attachment(name) for name in dict.fromkeys(names) if Path(name).expanduser().is_file()]
 
 
 def checked(text: str, what: str) -> str:

@@ -7,13 +7,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from app_driver import KNOWN, ScriptedOpener, ask, drive, notices, say, screen_text, scripted_app, until
 from fakes import FakeEngine
-from scripted import KNOWN, ScriptedOpener, ask, drive, notices, say, scripted_app, screen_text, until
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Select, TextArea
 
+from relaylite.attachments import Attachment
 from relaylite.config import Settings, TuiSettings
 from relaylite.errors import ModelError
 from relaylite.tui.app import RelayApp
@@ -353,3 +355,39 @@ def test_importing_the_package_does_not_import_textual() -> None:
     code = "import sys; sys.path[:0] = {path!r}; import conftest, relaylite.tui; sys.exit('textual' in sys.modules)"
     path = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
     assert subprocess.run([sys.executable, "-c", code.format(path=path)], check=False).returncode == 0
+
+
+def test_files_go_with_the_message_that_names_them(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("remember the milk")
+    engine = FakeEngine()
+    app = scripted_app(engine, ["plan"], files=[Attachment("first.md", "only once")])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await ask(pilot, f"read @{tmp_path}/notes.md please")
+        prompt = engine.tokenizer.text(engine.plans[-1].tokens)
+        assert "remember the milk" in prompt and "only once" in prompt
+        assert app.conversation.rounds[0].files == ("first.md", f"{tmp_path}/notes.md")
+        await ask(pilot, "no file")
+        assert app.conversation.rounds[1].files == ()
+
+    drive(app, scenario)
+
+
+def test_a_session_is_kept_after_each_answer_and_gone_on_with() -> None:
+    kept: list[dict[str, Any]] = []
+    app = scripted_app(FakeEngine(), ["plan"], keep=kept.append)
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await ask(pilot, "yesterday")
+        await until(pilot, lambda: kept)
+
+    drive(app, scenario)
+    later = scripted_app(FakeEngine(), ["code"], saved=kept[-1])
+
+    async def go_on(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: later.conversation.rounds)
+        assert [agent.name for agent in later.main.agents] == ["plan"]
+        await until(pilot, lambda: [block.source for block in later.main.transcript.blocks] == ["yesterday", "Understood."])
+        await ask(pilot, "today")
+
+    drive(later, go_on)

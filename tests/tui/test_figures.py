@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from app_driver import ask, drive, notices, screen_text, scripted_app, until
 from fakes import FakeEngine
 from hypothesis import given
 from hypothesis import strategies as st
-from scripted import ask, drive, notices, scripted_app, screen_text, until
 from textual.pilot import Pilot
 
 from relaylite.events import PromptPart
@@ -52,7 +52,7 @@ def test_the_panel_names_every_figure_and_marks_an_estimate() -> None:
         shown = app.main.query_one(MetricsPanel).content_of(turn).plain
         for text in ("100 ms", "render", "place", "rectify", "suffix", "sample", "88 %", "80 %", "41.5 tk/s", "477 of 4,096"):
             assert text in shown, text
-        assert [line.split()[-2 if "█" in line or "▏" in line else -1] for line in shown.splitlines() if "relayed" in line][0] == "250"
+        assert "relayed" in shown and next(line.split()[1] for line in shown.splitlines() if line.split()[0] == "relayed") == "250"
         assert "≈ 500 ms" in shown and "5.0× estimated" in shown
         turn.full_ms = 450.0
         shown = app.main.query_one(MetricsPanel).content_of(turn).plain

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import pairwise
 
+from app_driver import ask, drive, screen_text, scripted_app, until
 from fakes import FakeEngine
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import ask, drive, scripted_app, screen_text, until
 from textual.pilot import Pilot
 
 from relaylite.tui.markdown_lines import blocks_of
@@ -30,7 +31,12 @@ HOSTILE = {
 
 
 CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f]")
-SHOWN = {"markup": ["[/bold]", "[link=http://x]", "[red]r[/]"], "html": ["<b>bold</b>", "<|im_start|>", "vector<int>"], "osc52": ["␛]52"], "emoji": ["👨‍👩‍👧‍👦", "漢字", "👍🏽"]}
+SHOWN = {
+    "markup": ["[/bold]", "[link=http://x]", "[red]r[/]"],
+    "html": ["<b>bold</b>", "<|im_start|>", "vector<int>"],
+    "osc52": ["␛]52"],
+    "emoji": ["👨‍👩‍👧‍👦", "漢字", "👍🏽"],
+}
 
 
 def test_hostile_messages_and_answers_are_shown_and_not_obeyed() -> None:
@@ -110,7 +116,7 @@ MARKDOWN = st.lists(
 def test_any_markdown_becomes_lines_and_ends_where_its_source_ends(pieces: list[str]) -> None:
     source = "\n".join(pieces)
     blocks = blocks_of(source)
-    assert all(a.end <= b.start + 1 for a, b in zip(blocks, blocks[1:], strict=False))
+    assert all(a.end <= b.start + 1 for a, b in pairwise(blocks))
     assert all(0 <= block.start <= block.end <= len(pieces) + 1 for block in blocks)
 
 

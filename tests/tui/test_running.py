@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from app_driver import ask, drive, notices, say, screen_text, scripted_app, until
 from fakes import FakeEngine
-from scripted import ask, drive, notices, say, scripted_app, screen_text, until
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 

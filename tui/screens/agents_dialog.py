@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Button, Input, OptionList, Select, Static, TextArea
@@ -33,7 +33,7 @@ class ChainChoice:
 class AgentsDialog(Dialog[ChainChoice]):
     """The list at the left, the selected agent at the right. Changes count when they are taken over."""
 
-    BINDINGS = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+d", "done", "Take over", priority=True),
         Binding("a", "add", "Add"),
         Binding("delete,backspace", "remove", "Remove"),
@@ -55,7 +55,9 @@ class AgentsDialog(Dialog[ChainChoice]):
             yield OptionList(id="rows")
             with Vertical(id="agent"):
                 yield Input(placeholder="name", id="name", compact=True)
-                yield Select(((reads_of(Agent("x", "x", reads=reads)), reads) for reads in READS), allow_blank=False, id="reads", compact=True)
+                yield Select(
+                    ((reads_of(Agent("x", "x", reads=reads)), reads) for reads in READS), allow_blank=False, id="reads", compact=True
+                )
                 yield TextArea("", soft_wrap=True, show_line_numbers=False, tab_behavior="focus", id="instructions")
         with Horizontal(classes="buttons"):
             yield Button("Add", id="add", compact=True)
@@ -89,7 +91,9 @@ class AgentsDialog(Dialog[ChainChoice]):
     def _line(self, index: int) -> Content:
         agent, pauses = self._rows[index]
         color = look.agent_color(agent, index)
-        return Content.assemble((f"{index + 1} ", "$muted"), (agent.name, f"bold {color}"), (f" {look.PAUSE_SIGN}" if pauses else "", "$warning"))
+        return Content.assemble(
+            (f"{index + 1} ", "$muted"), (agent.name, f"bold {color}"), (f" {look.PAUSE_SIGN}" if pauses else "", "$warning")
+        )
 
     def _keep(self) -> bool:
         """Take the fields over into the selected row; whether they make a valid agent."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
-
 
 Result = TypeVar("Result")
 
@@ -22,7 +21,7 @@ Result = TypeVar("Result")
 class Dialog(ModalScreen[Result | None], Generic[Result]):
     """A framed box with a title and a line that says which keys work."""
 
-    BINDINGS = [Binding("escape", "leave", "Leave")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Leave")]
     title_text = ""
     hint = "Esc leaves"
 
@@ -43,7 +42,7 @@ class Dialog(ModalScreen[Result | None], Generic[Result]):
 class TextDialog(Dialog[str]):
     """Edit a text of several lines; gives the new text."""
 
-    BINDINGS = [Binding("ctrl+d", "done", "Done", priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+d", "done", "Done", priority=True)]
     hint = "Ctrl+D takes it over · Esc leaves it as it was"
 
     def __init__(self, title: str, text: str, note: str = "") -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Footer
 
@@ -16,13 +17,15 @@ from relaylite.tui.widgets.map_panel import MapPanel
 class MapScreen(Screen[None]):
     """One turn's map; [ and ] go to the turn before and after."""
 
-    BINDINGS = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f3,q", "app.pop_screen", "Back"),
         Binding("left_square_bracket", "turn(-1)", "Turn before"),
         Binding("right_square_bracket", "turn(1)", "Turn after"),
     ]
 
-    def __init__(self, turns: list[TurnRecord], record: TurnRecord | None, piece: Callable[[int], str], color_of: Callable[[str], str]) -> None:
+    def __init__(
+        self, turns: list[TurnRecord], record: TurnRecord | None, piece: Callable[[int], str], color_of: Callable[[str], str]
+    ) -> None:
         super().__init__()
         self._turns, self._piece, self._color_of = turns, piece, color_of
         self._place = turns.index(record) if record in turns else len(turns) - 1

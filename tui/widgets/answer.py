@@ -37,7 +37,9 @@ class _Laid:
 def wrapped(line: Line, width: int) -> list[Content]:
     """The rows of one line; continuations stand below the text, not below its marker."""
     parts = line.content.wrap(max(2, width - len(line.first))) or [Content("")]
-    return [Content.assemble((line.first if i == 0 else line.rest, "$primary" if not line.fill else ""), part) for i, part in enumerate(parts)]
+    return [
+        Content.assemble((line.first if i == 0 else line.rest, "$primary" if not line.fill else ""), part) for i, part in enumerate(parts)
+    ]
 
 
 class Answer(Widget):
@@ -156,7 +158,7 @@ class Answer(Widget):
             start, end = selected
             style = Style.from_styles(self.screen.get_component_styles("screen--selection"))
             content = content.stylize(style, start, None if end == -1 else end)
-        strips = content.render_strips(width, 1, self.visual_style, RenderOptions(self._get_style, self.styles))
+        strips = content.render_strips(width, 1, self.visual_style, RenderOptions(self._get_style, {}))
         return (strips[0] if strips else Strip.blank(width)).adjust_cell_length(width, self.rich_style)
 
     def _marked(self, content: Content) -> Content:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
@@ -27,8 +27,8 @@ Wish = Literal["copy", "edit", "retry", "measure", "map"]
 class Block(Vertical, can_focus=True):
     """What can be selected in the transcript. Keys act on it; `Asked` goes to the screen for what needs the chain."""
 
-    BINDINGS = [
-        Binding("enter,space", "toggle", "Fold"),
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,space", "fold", "Fold"),
         Binding("c", "ask('copy')", "Copy"),
         Binding("e", "ask('edit')", "Edit"),
         Binding("up,k", "app.focus_previous", "Up", show=False),
@@ -45,7 +45,7 @@ class Block(Vertical, can_focus=True):
 
     is_folded = False
 
-    async def action_toggle(self) -> None:
+    async def action_fold(self) -> None:
         """Fold or unfold."""
         raise NotImplementedError
 
@@ -72,7 +72,8 @@ class MessageBlock(Block):
         return self.round.task
 
     def compose(self) -> ComposeResult:
-        yield Static(Content.assemble(("▪ ", "$primary"), ("you", "bold $primary")), classes="head")
+        files = f"  with {', '.join(self.round.files)}" if self.round.files else ""
+        yield Static(Content.assemble(("▪ ", "$primary"), ("you", "bold $primary"), (safe_text(files), "$muted")), classes="head")
         yield Static(self._content(), classes="body")
 
     def _content(self) -> Content:
@@ -87,7 +88,7 @@ class MessageBlock(Block):
         note = f"\n▶ {figures.count(more)} more characters; Enter unfolds" if more > 1 else ""
         return Content.assemble(safe_text(shown), (note, "$muted"))
 
-    async def action_toggle(self) -> None:
+    async def action_fold(self) -> None:
         self.is_folded = not self.is_folded
         self.query_one(".body", Static).update(self._content())
 
@@ -99,7 +100,7 @@ class TurnHead(Static):
 class TurnBlock(Block):
     """An agent's turn: title, the prompt's parts on request, and the answer."""
 
-    BINDINGS = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "toggle_parts", "Prompt"),
         Binding("r", "ask('retry')", "Retry"),
         Binding("m", "ask('measure')", "Measure"),
@@ -157,7 +158,7 @@ class TurnBlock(Block):
             answer.settle(self.record.text)
         self.refresh_title()
 
-    async def action_toggle(self) -> None:
+    async def action_fold(self) -> None:
         self.is_folded = not self.is_folded
         answer = self.answer
         if self.is_folded and answer is not None:
@@ -175,7 +176,7 @@ class TurnBlock(Block):
 
     async def on_click(self, event: events.Click) -> None:
         if isinstance(event.widget, TurnHead):
-            await self.action_toggle()
+            await self.action_fold()
 
     def _title(self) -> Content:
         record = self.record

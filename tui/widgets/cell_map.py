@@ -6,13 +6,16 @@ mean of their colours. The cursor (arrows, mouse) names one token and layer; `Cu
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import ClassVar
+
 import numpy as np
 import numpy.typing as npt
 from rich.color import Color as RichColor
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.color import Color
 from textual.geometry import Size
 from textual.message import Message
@@ -27,7 +30,7 @@ from relaylite.tui.cell_picture import Picture, draw
 class CellMapView(Widget, can_focus=True):
     """Draws one CellMap. `cursor_position` and `cursor_layer` are the cursor."""
 
-    BINDINGS = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "move(-1, 0)", "Token", show=False),
         Binding("right", "move(1, 0)", "Token", show=False),
         Binding("up", "move(0, 1)", "Layer", show=False),
@@ -45,8 +48,8 @@ class CellMapView(Widget, can_focus=True):
             super().__init__()
             self.position, self.layer = position, layer
 
-    def __init__(self, **kwargs: str) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, *, classes: str) -> None:
+        super().__init__(classes=classes)
         self._cells: CellMap | None = None
         self._picture: Picture | None = None
         self._window = (0, 0)  # positions shown
@@ -173,14 +176,18 @@ class CellMapView(Widget, can_focus=True):
         if 2 * y >= n_rows:
             return []
         upper = self._colors(picture.shares[2 * y])
-        lower = self._colors(picture.shares[2 * y + 1]) if 2 * y + 1 < n_rows else np.broadcast_to(np.array(self.background_colors[1].rgb), upper.shape)
+        lower = (
+            self._colors(picture.shares[2 * y + 1])
+            if 2 * y + 1 < n_rows
+            else np.broadcast_to(np.array(self.background_colors[1].rgb), upper.shape)
+        )
         row, column = self._cursor_cell(picture)
         marked = column if row // 2 == y else -1
         pairs = np.concatenate([upper, lower], axis=1).repeat(self._stretch, axis=0)
         changes = np.flatnonzero(np.any(np.diff(pairs, axis=0), axis=1)) + 1
         cuts = sorted({0, *changes.tolist(), *([marked, marked + 1] if marked >= 0 else []), len(pairs)})
         segments = []
-        for start, end in zip(cuts, cuts[1:], strict=False):
+        for start, end in pairwise(cuts):
             sign = "▀"
             style = Style(color=_rich(pairs[start, :3]), bgcolor=_rich(pairs[start, 3:]))
             if start == marked:

@@ -116,4 +116,6 @@ class ChainStrip(Horizontal):
 
 
 def reads_of(agent: Agent) -> str:
-    return {"all": "the task and all answers before it", "previous": "the task and the answer before it", "task": "the task only"}[agent.reads]
+    return {"all": "the task and all answers before it", "previous": "the task and the answer before it", "task": "the task only"}[
+        agent.reads
+    ]

@@ -21,7 +21,15 @@ def plot(turns: list[TurnRecord], width: int, height: int) -> list[list[tuple[st
     top = max([1e-9, *(_highest(turn) for turn in shown)])
     rows: list[list[tuple[str, str]]] = []
     for row in range(height):
-        label = figures.milliseconds(top) if row == 0 else figures.milliseconds(top / 2) if row == height // 2 and height > 3 else "0" if row == height - 1 else ""
+        label = (
+            figures.milliseconds(top)
+            if row == 0
+            else figures.milliseconds(top / 2)
+            if row == height // 2 and height > 3
+            else "0"
+            if row == height - 1
+            else ""
+        )
         cells: list[tuple[str, str]] = [(label.rjust(AXIS_WIDTH - 2) + (" ┤" if label else " │"), "$muted")]
         cells += [_cell(turn, top, height - 1 - row, height, step) for turn in shown]
         rows.append(cells)

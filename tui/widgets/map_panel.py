@@ -39,8 +39,8 @@ def cell_name(cells: CellMap, position: int, layer: int) -> str:
 class MapPanel(Vertical):
     """Shows one turn's prompt. `piece` gives a token's text, `color_of` an agent's colour."""
 
-    def __init__(self, piece: Callable[[int], str], color_of: Callable[[str], str], **kwargs: str) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, piece: Callable[[int], str], color_of: Callable[[str], str], *, id: str) -> None:
+        super().__init__(id=id)
         self._piece, self._color_of = piece, color_of
         self._parts: tuple[PromptPart, ...] = ()
         self._ends: list[int] = []

@@ -27,7 +27,12 @@ def ttft_lines(metrics: TurnMetrics, bar_width: int) -> Iterable[Line]:
 
 def token_lines(metrics: TurnMetrics, bar_width: int) -> Iterable[Line]:
     total = metrics.prompt_tokens or 1
-    kinds = (("exact", metrics.prefix_tokens), ("relayed", metrics.span_tokens), ("recomputed", metrics.recomputed_tokens), ("new", metrics.computed_tokens))
+    kinds = (
+        ("exact", metrics.prefix_tokens),
+        ("relayed", metrics.span_tokens),
+        ("recomputed", metrics.recomputed_tokens),
+        ("new", metrics.computed_tokens),
+    )
     for label, n in kinds:
         indent = "    " if label == "recomputed" else "  "
         yield f"{indent}{label}", figures.count(n), figures.bar(n / total, bar_width)
@@ -90,10 +95,18 @@ class MetricsPanel(Static):
         yield self._row("Reuse", figures.percent(metrics.reuse_ratio), "of relayed cells", "$muted", strong=True)
         yield self._row("", figures.percent(metrics.prompt_reuse), "of the prompt's cells", "$muted")
         if metrics.generated_tokens:
-            yield self._row("Written", f"{figures.count(metrics.generated_tokens)} tk", f"{metrics.decode_tokens_per_s:.1f} tk/s", "$muted", strong=True)
+            yield self._row(
+                "Written", f"{figures.count(metrics.generated_tokens)} tk", f"{metrics.decode_tokens_per_s:.1f} tk/s", "$muted", strong=True
+            )
         if metrics.context_size:
             share = metrics.context_used / metrics.context_size
-            yield self._row("Context", figures.percent(share), f"{figures.count(metrics.context_used)} of {figures.count(metrics.context_size)}", "$muted", strong=True)
+            yield self._row(
+                "Context",
+                figures.percent(share),
+                f"{figures.count(metrics.context_used)} of {figures.count(metrics.context_size)}",
+                "$muted",
+                strong=True,
+            )
 
     def _full_line(self, record: TurnRecord, metrics: TurnMetrics) -> Content:
         full = record.full_prefill
@@ -106,11 +119,12 @@ class MetricsPanel(Static):
 
     def _total_lines(self) -> Iterable[Content]:
         if self._memory is not None:
-            used = self._memory.resident_bytes or self._memory.model_bytes + self._memory.kv_bytes + self._memory.compute_bytes + self._memory.store_bytes
+            used = (
+                self._memory.resident_bytes
+                or self._memory.model_bytes + self._memory.kv_bytes + self._memory.compute_bytes + self._memory.store_bytes
+            )
             yield self._row("Memory", figures.size(used), f"{figures.size(self._memory.store_bytes)} of rows", "$muted", strong=True)
         saved, n_turns, is_measured = self._conversation.saved()
         if n_turns:
             note = f"in {n_turns} turn{'s' if n_turns > 1 else ''}{'' if is_measured else ' (est.)'}"
             yield self._row("Saved", figures.milliseconds(saved), note, "$muted", strong=True)
-
-

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from textual import _ansi_sequences, events
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
@@ -28,7 +28,7 @@ def teach_alt_enter() -> None:
 class PromptInput(TextArea):
     """Posts `Sent`, also for an empty text. A message that could not be sent is put back with `give_back`."""
 
-    BINDINGS = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "send", "Send", show=False, priority=False),
         Binding(",".join(NEW_LINE_KEYS[:3]), "new_line", "New line", show=False),
     ]

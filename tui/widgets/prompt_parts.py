@@ -65,8 +65,10 @@ class PromptParts(Static):
         head = Content.assemble((f"{sign} ", color), (origin_of(part), f"bold {color}"), (f" · {facts}", "$muted"))
         if part.kind in ("template", "glue"):
             return head
-        text = part.text if len(part.text) <= PART_LIMIT else part.text[:PART_LIMIT] + f" … {figures.count(len(part.text) - PART_LIMIT)} more characters"
+        text = (
+            part.text
+            if len(part.text) <= PART_LIMIT
+            else part.text[:PART_LIMIT] + f" … {figures.count(len(part.text) - PART_LIMIT)} more characters"
+        )
         body = [Content.assemble((f"{sign} ", color), safe_text(line)) for line in text.strip().splitlines()]
         return Content("\n").join([head, *body])
-
-

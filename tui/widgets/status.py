@@ -1,4 +1,7 @@
-"""Two single lines, whose size never changes: the top bar (model, context, saved) and the status line (what happens now, or what the last turn cost)."""
+"""Two single lines, whose size never changes.
+
+The top bar has model, context and time saved; the status line what happens now, or what the last turn cost.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,9 @@ class StatusLine(Static):
         what = f"{record.agent} {record.state}" if record is not None else "starting"
         color = look.STATE_COLORS[record.state] if record is not None else "$secondary"
         written = f" · {figures.count(record.n_tokens)} tokens" if record is not None and record.n_tokens else ""
-        self.update(Content.assemble((f" {sign} ", color), (what, color), (f" {seconds:.1f} s{written} · Esc stops", "$muted")), layout=False)
+        self.update(
+            Content.assemble((f" {sign} ", color), (what, color), (f" {seconds:.1f} s{written} · Esc stops", "$muted")), layout=False
+        )
 
     def show_progress(self, progress: Progress) -> None:
         """How far fetching or loading a model is."""
@@ -77,7 +82,12 @@ class StatusLine(Static):
         bar, rest = "━" * round(24 * share), "━" * (24 - round(24 * share))
         facts = figures.percent(share) if progress.fraction is not None else ""
         self.update(
-            Content.assemble((f" {one_line(progress.stage, 40)} ", "$foreground"), (bar, "$primary"), (rest, "$panel"), (f" {facts} · Esc stops", "$muted")),
+            Content.assemble(
+                (f" {one_line(progress.stage, 40)} ", "$foreground"),
+                (bar, "$primary"),
+                (rest, "$panel"),
+                (f" {facts} · Esc stops", "$muted"),
+            ),
             layout=False,
         )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.geometry import Region
@@ -29,7 +31,7 @@ F1 shows all keys, Ctrl+P all commands."""
 class Earlier(Static, can_focus=True):
     """Stands for blocks that are not mounted."""
 
-    BINDINGS = [("enter,space", "more", "Show earlier")]
+    BINDINGS: ClassVar[list[BindingType]] = [("enter,space", "more", "Show earlier")]
 
     class Asked(Message):
         pass
@@ -77,7 +79,9 @@ class Transcript(VerticalScroll, can_focus=False):
 
     async def show_all(self) -> None:
         """Show the conversation anew, from its end."""
-        self._items = [item for each in self._conversation.rounds for item in (each, *each.turns)]
+        self._items = []
+        for each in self._conversation.rounds:
+            self._items += [each, *each.turns]
         self._first = max(0, len(self._items) - MOUNTED_LIMIT)
         await self.remove_children()
         widgets: list[Widget] = [self._make(item) for item in self._items[self._first :]]
@@ -129,7 +133,7 @@ class Transcript(VerticalScroll, can_focus=False):
         if block is None:
             return
         if block.is_folded:
-            await block.action_toggle()
+            await block.action_fold()
         self._follows = False
         self.clear_mark()
         block.add_class("hit")

@@ -6,16 +6,19 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from fakes import FakeEngine
 from textual.pilot import Pilot
 
 from relaylite.agents import BUILT_IN, Agent
 from relaylite.api import Relay
+from relaylite.attachments import Attachment
 from relaylite.config import Settings
 from relaylite.policies import NAIVE, Policy
 from relaylite.tui.app import RelayApp
 from relaylite.tui.backend import OnProgress, Progress, RelayLike
+from relaylite.tui.engine_thread import EngineThread
 from relaylite.tui.files import History
 
 KNOWN = {agent.name: agent for agent in BUILT_IN}
@@ -52,11 +55,15 @@ def scripted_app(
     history: History | None = None,
     opener: ScriptedOpener | None = None,
     settings: Settings | None = None,
+    saved: dict[str, Any] | None = None,
+    keep: Callable[[dict[str, Any]], None] | None = None,
+    files: Sequence[Attachment] = (),
 ) -> RelayApp:
     """The app on a scripted engine."""
     chosen = [agent if isinstance(agent, Agent) else KNOWN[agent] for agent in agents]
     opener = opener or ScriptedOpener(engine or FakeEngine())
-    return RelayApp(settings or Settings(), opener, KNOWN, chosen, policy, history or History(None))
+    engine_thread = EngineThread(opener, chosen, policy, saved, keep)
+    return RelayApp(settings or Settings(), engine_thread, KNOWN, chosen, policy, history or History(None), files)
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], object], seconds: float = 20.0) -> None:
