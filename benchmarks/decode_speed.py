@@ -10,11 +10,11 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 
-from llama_cpp import Llama
+from llama_cpp import llama_cpp as lc
 
+from relaylite import native
 from relaylite.bench.statistics import spread
 from relaylite.catalog import resolve_model
 from relaylite.engine import Engine, EngineOptions
@@ -28,16 +28,27 @@ TEXT = "Write a long story about a lighthouse keeper who counts the ships that p
 
 
 def plain(path: Path, n_threads: int, prompt: list[int], n_tokens: int) -> Callable[[], float]:
-    """Seconds for the tokens after the first, by llama-cpp-python's own loop."""
-    model = Llama(str(path), n_ctx=N_CTX, n_batch=512, n_threads=n_threads, n_threads_batch=n_threads, flash_attn=True, verbose=False)
+    """Seconds for the tokens after the first, by a bare loop of llama-cpp-python's functions with the same settings."""
+    of_model, of_context = lc.llama_model_default_params(), lc.llama_context_default_params()
+    of_model.use_extra_bufts = native.extra_buffers_work()
+    of_context.n_ctx, of_context.n_batch, of_context.n_ubatch = N_CTX, 512, 512
+    of_context.n_threads = of_context.n_threads_batch = n_threads
+    of_context.flash_attn_type = lc.LLAMA_FLASH_ATTN_TYPE_ENABLED
+    context = lc.llama_init_from_model(lc.llama_model_load_from_file(str(path).encode(), of_model), of_context)
+    sampler = lc.llama_sampler_init_greedy()
+
+    def next_token(tokens: list[int]) -> int:
+        ids = (lc.llama_token * len(tokens))(*tokens)  # the batch holds a pointer to it
+        if lc.llama_decode(context, lc.llama_batch_get_one(ids, len(tokens))) != 0:
+            raise SystemExit("llama.cpp could not decode")
+        return int(lc.llama_sampler_sample(sampler, context, -1))
 
     def run() -> float:
-        model.reset()
-        tokens = model.generate(prompt, temp=0.0)
-        next(tokens)
+        lc.llama_memory_clear(lc.llama_get_memory(context), True)
+        token = next_token(prompt)
         started = time.perf_counter()
-        for _ in islice(tokens, n_tokens - 1):
-            pass
+        for _ in range(n_tokens - 1):
+            token = next_token([token])
         return time.perf_counter() - started
 
     return run
