@@ -18,8 +18,10 @@ from relaylite import native
 from relaylite.bench.statistics import spread
 from relaylite.catalog import resolve_model
 from relaylite.engine import Engine, EngineOptions
+from relaylite.messages import Message, Text
 from relaylite.planner import make_plan
 from relaylite.policies import FULL
+from relaylite.prompt import PromptBuilder
 from relaylite.sampling import Sampling
 from relaylite.store import Store
 
@@ -84,7 +86,7 @@ def main() -> None:
 
     path = resolve_model(options.model)
     engine = Engine.open(path, EngineOptions(n_ctx=N_CTX, n_threads=options.threads))
-    prompt = engine.tokenizer.tokenize(TEXT, parse_special=False)
+    prompt = PromptBuilder(engine.template, engine.tokenizer).build([Message("user", (Text(TEXT),))]).tokens.tolist()
     ways = {
         "llama-cpp-python": plain(path, options.threads, prompt, options.tokens),
         "relaylite": ours(engine, prompt, options.tokens, captures=False),
