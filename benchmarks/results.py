@@ -1,0 +1,113 @@
+"""Runs the benchmarks that docs/results.md reports, and writes their tables and pictures into it.
+
+    python benchmarks/results.py TASKS [NAME …] [--model FILE] [--threads 2]    # TASKS: folder with gsm8k.jsonl, humaneval.jsonl, mmlu.csv
+    python benchmarks/results.py --only-write                                   # tables and pictures from the documents that are there
+
+Documents go to docs/results/NAME.json. On a quiet machine: whatever else runs is in the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from relaylite.bench.figures import svg
+from relaylite.bench.plots import figures_of
+from relaylite.bench.report import markdown
+
+DOCS = Path(__file__).parent.parent / "docs"
+FOLDER = DOCS / "results"
+MODES = "full,prefix,naive,relay:fast,relay,relay:careful"
+
+# name: task file, further arguments of `relaylite bench`
+RUNS: dict[str, tuple[str, list[str]]] = {
+    "gsm8k-250": ("gsm8k.jsonl", ["--n", "32", "--relayed", "250", "--no-answers", "--policies", MODES]),
+    "baselines": (
+        "gsm8k.jsonl",
+        ["--n", "32", "--relayed", "250", "--no-answers", "--policies", "relay,epic:16,epic:32,cacheblend:0.15,random:0.15,everything"],
+    ),
+    "gsm8k-1000": ("gsm8k.jsonl", ["--n", "12", "--relayed", "1000", "--no-answers", "--policies", MODES]),
+    "lengths": ("gsm8k.jsonl", ["--n", "4", "--relayed", "128,256,512,1024,2048,4096", "--no-answers", "--policies", MODES]),
+    "chain-of-8": (
+        "gsm8k.jsonl",
+        ["--n", "6", "--agents", "plan,solve,check,solve,check,solve,check,explain", "--no-answers", "--policies", MODES],
+    ),
+    "cold": ("gsm8k.jsonl", ["--n", "12", "--cold", "--no-answers", "--policies", MODES]),
+    "gsm8k-answers": ("gsm8k.jsonl", ["--n", "40", "--policies", MODES]),
+    "mmlu-answers": ("mmlu.csv", ["--n", "40", "--policies", MODES]),
+    "humaneval-answers": ("humaneval.jsonl", ["--n", "24", "--execute", "--policies", MODES]),
+}
+
+
+def run(name: str, tasks: Path, common: list[str]) -> None:
+    file, arguments = RUNS[name]
+    command = [sys.executable, "-m", "relaylite", "bench", "--tasks", str(tasks / file), *arguments, *common, "--json"]
+    print(name, "…", flush=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{name} failed with {done.returncode}")
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / f"{name}.json").write_text(done.stdout, encoding="utf-8")
+
+
+def write() -> None:
+    """Fill in docs/results.md between `<!-- NAME -->` and `<!-- end -->`, for all documents that are there."""
+    page = DOCS / "results.md"
+    text = page.read_text(encoding="utf-8")
+    for file in sorted(FOLDER.glob("*.json")):
+        report = json.loads(file.read_text(encoding="utf-8"))
+        block = "\n".join([f"<!-- {file.stem} -->", *_section(file.stem, report), "<!-- end -->"])
+        text = re.sub(rf"<!-- {re.escape(file.stem)} -->.*?<!-- end -->", lambda _, block=block: block, text, flags=re.DOTALL)
+    page.write_text(text, encoding="utf-8")
+
+
+def _section(name: str, report: dict[str, Any]) -> list[str]:
+    machine, versions = report["machine"], report["versions"]
+    lines = [
+        "",
+        f"`{report['command']}` on {machine['cpu']}, {machine['cores']} cores, llama-cpp-python {versions['llama-cpp-python']},"
+        f" {report['model']['file']}: {_prompts(report)}.",
+        "",
+        *markdown(report["rows"]),
+        "",
+    ]
+    if len(report["groups"]) > 1:
+        for group in report["groups"]:
+            lines += [f"**{group['group']}**: {_prompts(group)}.", "", *markdown(group["rows"]), ""]
+    for kind, figure in figures_of(report):
+        picture = FOLDER / f"{name}-{kind}.svg"
+        picture.write_text(svg(figure), encoding="utf-8")
+        lines += [f"![{figure.title}](results/{picture.name})", ""]
+    return lines
+
+
+def _prompts(part: dict[str, Any]) -> str:
+    tokens = f"{part['prefix_tokens']:.0f} prefix, {part['relayed_tokens']:.0f} relayed, {part['new_tokens']:.0f} new tokens"
+    return f"{part['n_prompts']} prompts of {tokens} (medians)"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", type=Path, nargs="?")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(RUNS))
+    parser.add_argument("--model", default="default")
+    parser.add_argument("--threads", default="2")
+    parser.add_argument("--only-write", action="store_true")
+    options = parser.parse_args()
+    if unknown := set(options.names) - RUNS.keys():
+        parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(RUNS)}")
+    if not options.only_write:
+        if options.tasks is None:
+            parser.error("give the folder of the task files")
+        for name in options.names or RUNS:
+            run(name, options.tasks, ["-m", options.model, "--threads", options.threads])
+    write()
+
+
+if __name__ == "__main__":
+    main()
