@@ -24,23 +24,21 @@ DOCS = Path(__file__).parent.parent / "docs"
 FOLDER = DOCS / "results"
 MODES = "full,prefix,naive,relay:fast,relay,relay:careful"
 
-# name: task file, further arguments of `relaylite bench`
+BASELINES = "epic:16,epic:32,cacheblend:0.15,random:0.15,everything"
+
+# name: task file, further arguments of `relaylite bench`; what matters most comes first
 RUNS: dict[str, tuple[str, list[str]]] = {
-    "gsm8k-250": ("gsm8k.jsonl", ["--n", "32", "--relayed", "250", "--no-answers", "--policies", MODES]),
-    "baselines": (
-        "gsm8k.jsonl",
-        ["--n", "32", "--relayed", "250", "--no-answers", "--policies", "relay,epic:16,epic:32,cacheblend:0.15,random:0.15,everything"],
-    ),
+    "gsm8k-250": ("gsm8k.jsonl", ["--n", "32", "--relayed", "250", "--no-answers", "--policies", f"{MODES},{BASELINES}"]),
     "gsm8k-1000": ("gsm8k.jsonl", ["--n", "12", "--relayed", "1000", "--no-answers", "--policies", MODES]),
-    "lengths": ("gsm8k.jsonl", ["--n", "4", "--relayed", "128,256,512,1024,2048,4096", "--no-answers", "--policies", MODES]),
+    "lengths": ("gsm8k.jsonl", ["--n", "3", "--relayed", "128,256,512,1024,2048,4096", "--no-answers", "--policies", MODES]),
     "chain-of-8": (
         "gsm8k.jsonl",
-        ["--n", "6", "--agents", "plan,solve,check,solve,check,solve,check,explain", "--no-answers", "--policies", MODES],
+        ["--n", "3", "--agents", "plan,solve,check,solve,check,solve,check,explain", "--no-answers", "--policies", MODES],
     ),
-    "cold": ("gsm8k.jsonl", ["--n", "12", "--cold", "--no-answers", "--policies", MODES]),
-    "gsm8k-answers": ("gsm8k.jsonl", ["--n", "40", "--policies", MODES]),
-    "mmlu-answers": ("mmlu.csv", ["--n", "40", "--policies", MODES]),
-    "humaneval-answers": ("humaneval.jsonl", ["--n", "24", "--execute", "--policies", MODES]),
+    "cold": ("gsm8k.jsonl", ["--n", "8", "--cold", "--no-answers", "--policies", MODES]),
+    "gsm8k-answers": ("gsm8k.jsonl", ["--n", "24", "--policies", MODES]),
+    "humaneval-answers": ("humaneval.jsonl", ["--n", "12", "--execute", "--policies", MODES]),
+    "mmlu-answers": ("mmlu.csv", ["--n", "24", "--policies", MODES]),
 }
 
 
