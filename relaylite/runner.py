@@ -25,6 +25,7 @@ from relaylite.rows import Rows
 from relaylite.seam import EngineLike, Prefill
 
 CLOSE_TIMEOUT_S = 10.0
+READER_GRACE_S = 1.0  # how long the reader of a stream has, when the model is closed, to read its error
 
 
 class RowStore(Matcher, Protocol):
@@ -37,9 +38,10 @@ class RowStore(Matcher, Protocol):
 
 @dataclass(slots=True, weakref_slot=True)
 class Run:
-    """One use of the engine. `events` is the generator that drives it, if one does."""
+    """One use of the engine. `events` is the generator that drives it, if one does; `reader` the thread that began to read it."""
 
     cancelled: threading.Event = field(default_factory=threading.Event)
+    reader: int = 0
     events: Callable[[], Generator[Any, None, None] | None] = lambda: None
 
     def raise_if_cancelled(self) -> None:
@@ -123,6 +125,7 @@ class Runner:
         with self._state:
             self.check_free()
             self._run = run
+            run.reader = threading.get_ident()
         try:
             run.raise_if_cancelled()
             yield
@@ -176,12 +179,13 @@ class Runner:
         if self.is_closed:
             return
         self._is_closed = True
-        deadline = time.monotonic() + CLOSE_TIMEOUT_S
+        began = time.monotonic()
         while (run := self._run) is not None:
             self.cancel(run)
-            _close_suspended(run)
+            if run.reader == threading.get_ident() or time.monotonic() > began + READER_GRACE_S:
+                _close_suspended(run)
             with self._state:
-                if self._run is run and not self._state.wait(0.02) and time.monotonic() > deadline:
+                if self._run is run and not self._state.wait(0.02) and time.monotonic() > began + CLOSE_TIMEOUT_S:
                     raise EngineBusy(f"the model did not stop within {CLOSE_TIMEOUT_S:.0f} s; it is freed when the process ends")
         self._worker.shutdown()
         self.engine.close()

@@ -343,6 +343,40 @@ def test_closing_while_another_thread_prefills_cancels_it_first(engine: FakeEngi
     assert isinstance(reader.finish(), EngineClosed)
 
 
+def test_a_slow_reader_in_another_thread_gets_the_error_when_it_reads_on(relay: Relay) -> None:
+    chain, errors, began = relay.chain([PLAN]), [], threading.Event()
+
+    def read() -> None:
+        try:
+            for event in chain.stream("Sort."):
+                if isinstance(event, TextDelta):
+                    began.set()
+                    time.sleep(0.2)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert began.wait(SOON_S)
+    relay.close()
+    thread.join(SOON_S)
+    assert [type(error) for error in errors] == [EngineClosed]
+
+
+def test_a_stream_that_another_thread_left_half_read_is_ended(engine: FakeEngine, relay: Relay) -> None:
+    streams = []
+
+    def begin() -> None:
+        streams.append(relay.chain([PLAN]).stream("Sort."))
+        next(event for event in streams[0] if isinstance(event, TextDelta))
+
+    thread = threading.Thread(target=begin)
+    thread.start()
+    thread.join(SOON_S)
+    relay.close()
+    assert engine.is_closed and list(streams[0]) == []
+
+
 def test_closing_with_a_stream_half_read_ends_the_stream(engine: FakeEngine, relay: Relay) -> None:
     chain = relay.chain([PLAN])
     stream = chain.stream("Sort.")
