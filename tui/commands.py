@@ -37,7 +37,7 @@ COMMANDS = (
     Command("agents", "Agents", "Add, remove, reorder and edit the agents; where to pause", "f4", "Agents"),
     Command("policy", "Policy", "How much is reused, and how carefully it is repaired", "f5", "Policy"),
     Command("measure", "Measure a full prefill", "Prefill the last prompt without reuse and compare its time to first token", "f6"),
-    Command("model", "Model", "Choose a model from the catalogue or open a file", "f7", "Model"),
+    Command("model", "Model", "Choose a model from the catalogue or open a file", "ctrl+l", "Model"),
     Command("retry", "Retry", "Let the last agent answer again", "ctrl+r"),
     Command("retry_round", "Retry the whole round", "Let every agent answer the last message again"),
     Command("edit_message", "Edit the last message", "Take the last message back into the input", "f8"),

@@ -254,6 +254,8 @@ class MainScreen(Actions):
 
     def tick(self) -> None:
         """Called many times a second: the seconds that the running turn has taken."""
+        if self.info is None:
+            return  # the status line says how far opening the model is
         if self._running_since is not None:
             self.status.show_running(
                 self.current if self.current and self.current.state not in FINISHED else None, time.monotonic() - self._running_since
@@ -267,9 +269,6 @@ class MainScreen(Actions):
     def _send(self, event: PromptInput.Sent) -> None:
         if self.is_busy or self.is_measuring:
             self.notify("The agents are still at work; Esc stops them.", severity="warning")
-            return
-        if self.info is None:
-            self.notify("The model is not ready yet.", severity="warning")
             return
         if not event.text.strip():
             if self.can_resume:

@@ -25,16 +25,16 @@ def open_log(path: Path) -> int:
 
 @contextmanager
 def owned_terminal(log_file: Path) -> Iterator[None]:
-    """Textual draws on a copy of descriptor 2; 1 and 2 lead to the log until the app has ended."""
+    """Textual draws on copies of descriptors 1 and 2, and asks the first for its size; 1 and 2 lead to the log until the app has ended."""
+    before = sys.__stdout__, sys.__stderr__
     sys.stdout.flush()
     sys.stderr.flush()
     log = open_log(log_file)
-    screen, output = os.dup(2), os.dup(1)
-    os.dup2(log, 2)
+    copies = os.dup(1), os.dup(2)
     os.dup2(log, 1)
-    drawn = os.fdopen(screen, "w", encoding="utf-8", errors="replace", closefd=False)
-    before = sys.__stderr__
-    sys.__stderr__ = drawn  # type: ignore[misc]
+    os.dup2(log, 2)
+    output, screen = (os.fdopen(copy, "w", encoding="utf-8", errors="replace", closefd=False) for copy in copies)
+    sys.__stdout__, sys.__stderr__ = output, screen  # type: ignore[misc]
     handler = logging.StreamHandler(os.fdopen(os.dup(log), "a", encoding="utf-8", errors="replace"))
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.getLogger().addHandler(handler)
@@ -42,11 +42,12 @@ def owned_terminal(log_file: Path) -> Iterator[None]:
         yield
     finally:
         logging.getLogger().removeHandler(handler)
-        handler.close()
-        with suppress(OSError, ValueError):
-            drawn.flush()
-        sys.__stderr__ = before  # type: ignore[misc]
-        os.dup2(screen, 2)
-        os.dup2(output, 1)
-        for descriptor in (log, screen, output):
+        handler.stream.close()
+        for stream in (output, screen):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        sys.__stdout__, sys.__stderr__ = before  # type: ignore[misc]
+        os.dup2(copies[0], 1)
+        os.dup2(copies[1], 2)
+        for descriptor in (log, *copies):
             os.close(descriptor)

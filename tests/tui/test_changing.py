@@ -124,7 +124,7 @@ def test_the_model_chooser_lists_the_catalogue_and_opens_what_is_named() -> None
 
     async def scenario(pilot: Pilot[None]) -> None:
         await ask(pilot, "before")
-        await open_dialog(pilot, "f7", ModelDialog)
+        await open_dialog(pilot, "ctrl+l", ModelDialog)
         await until(pilot, lambda: "will be fetched" in screen_text(app))
         assert "smollm2-135m" in screen_text(app)
         app.screen.query_one(Input).value = "other.gguf"

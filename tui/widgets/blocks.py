@@ -40,6 +40,13 @@ class Block(Vertical, can_focus=True):
             super().__init__()
             self.block, self.wish = block, wish
 
+    class Unfolded(Message):
+        """The block shows more than before; its beginning should be seen."""
+
+        def __init__(self, block: Block) -> None:
+            super().__init__()
+            self.block = block
+
     def action_ask(self, wish: Wish) -> None:
         self.post_message(self.Asked(self, wish))
 
@@ -91,6 +98,8 @@ class MessageBlock(Block):
     async def action_fold(self) -> None:
         self.is_folded = not self.is_folded
         self.query_one(".body", Static).update(self._content())
+        if not self.is_folded:
+            self.post_message(self.Unfolded(self))
 
 
 class TurnHead(Static):
@@ -172,6 +181,7 @@ class TurnBlock(Block):
             await self.query(PromptParts).remove()
         else:
             await self.mount(PromptParts(self.record, self._colors), after=self.query_one(TurnHead))
+            self.post_message(self.Unfolded(self))
         self.refresh_title()
 
     async def on_click(self, event: events.Click) -> None:

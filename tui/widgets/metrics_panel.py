@@ -93,7 +93,7 @@ class MetricsPanel(Static):
         for (label, value, bar), color in zip(token_lines(metrics, width), colors, strict=True):
             yield self._row(label, value, bar, color)
         yield self._row("Reuse", figures.percent(metrics.reuse_ratio), "of relayed cells", "$muted", strong=True)
-        yield self._row("", figures.percent(metrics.prompt_reuse), "of the prompt's cells", "$muted")
+        yield self._row("", figures.percent(metrics.prompt_reuse), "of the whole prompt", "$muted")
         if metrics.generated_tokens:
             yield self._row(
                 "Written", f"{figures.count(metrics.generated_tokens)} tk", f"{metrics.decode_tokens_per_s:.1f} tk/s", "$muted", strong=True

@@ -5,6 +5,8 @@ The top bar has model, context and time saved; the status line what happens now,
 
 from __future__ import annotations
 
+from pathlib import PurePath
+
 from textual.content import Content
 from textual.widgets import Static
 
@@ -27,7 +29,7 @@ class TopBar(Static):
         self._note = ""
 
     def show_model(self, info: ModelInfo) -> None:
-        self._model, self._note = one_line(info.name, 48), info.quantization
+        self._model, self._note = one_line(PurePath(info.path).stem or info.name, 48), ""
         self.redraw()
 
     def show_opening(self, model: str) -> None:
@@ -35,7 +37,7 @@ class TopBar(Static):
         self.redraw()
 
     def show_failed(self, model: str) -> None:
-        self._model, self._note = one_line(model, 48), "not opened; F7 chooses another"
+        self._model, self._note = one_line(model, 48), "not opened; Ctrl+L chooses another"
         self.redraw()
 
     def on_resize(self) -> None:

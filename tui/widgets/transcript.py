@@ -150,6 +150,10 @@ class Transcript(VerticalScroll, can_focus=False):
             block.remove_class("hit")
             block.mark("", 0)
 
+    def on_block_unfolded(self, event: Block.Unfolded) -> None:
+        self._follows = False
+        self.call_after_refresh(self.scroll_to_widget, event.block, animate=False, top=True)
+
     async def on_earlier_asked(self) -> None:
         await self.show_earlier()
 

@@ -1,0 +1,99 @@
+"""Makes the pictures of the terminal app in `docs/img`: the main screen, the cell map, an error.
+
+    python docs/screenshots.py [--folder docs/img] [--model default]
+
+Runs the real app without a terminal, on a real model: what the pictures show was computed and measured while they were made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from relaylite.agents import choose_agents, load_agents
+from relaylite.config import Settings
+from relaylite.policies import RELAY
+from relaylite.tui.app import RelayApp
+from relaylite.tui.engine_thread import EngineThread
+from relaylite.tui.files import History
+from relaylite.tui.start import ModelOpener
+
+MESSAGES = ("Write a Python function that merges two sorted lists.", "Now write a test for it.")
+PATIENCE_S = 600.0
+
+
+async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > end:
+            raise SystemExit("the model did not answer in ten minutes; try a smaller one with --model")
+        await pilot.pause(0.05)
+
+
+async def picture(app: RelayApp, size: tuple[int, int], play: Callable[[Pilot[None]], Awaitable[None]], file: Path) -> None:
+    async with app.run_test(size=size) as pilot:
+        await play(pilot)
+        await pilot.pause(0.5)
+        app.main.input.cursor_blink = False
+        file.write_text(app.export_screenshot(title="relaylite chat", simplify=True), encoding="utf-8")
+    app.engine.close(10.0)
+    print(file)
+
+
+def new_app(settings: Settings) -> RelayApp:
+    known = load_agents()
+    agents = choose_agents(settings.agents, known)
+    return RelayApp(settings, EngineThread(ModelOpener(settings), agents, RELAY), known, agents, RELAY, History(None))
+
+
+async def talk(pilot: Pilot[None], app: RelayApp, messages: tuple[str, ...]) -> None:
+    await until(pilot, lambda: app.main.info is not None)
+    for number, message in enumerate(messages):
+        app.main.input.insert(message)
+        await pilot.press("enter")
+        await until(pilot, lambda n=number: len(app.conversation.rounds) > n and not app.main.is_busy)
+
+
+async def main_screen(pilot: Pilot[None], app: RelayApp) -> None:
+    await talk(pilot, app, MESSAGES)
+    await pilot.press("f6")
+    await until(pilot, lambda: app.conversation.last is not None and app.conversation.last.full_ms is not None)
+
+
+async def cell_map(pilot: Pilot[None], app: RelayApp) -> None:
+    await talk(pilot, app, MESSAGES[:1])
+    await pilot.press("f3")
+    await pilot.pause(0.3)
+    view = app.screen.query_one("CellMapView")
+    cells = app.conversation.last.cells if app.conversation.last else None
+    if cells is not None:
+        recomputed = (cells.cells == cells.RECOMPUTED).any(axis=0).nonzero()[0]
+        view.set_cursor(int(recomputed[len(recomputed) // 2]) if len(recomputed) else 0, cells.cells.shape[0] // 2)  # type: ignore[attr-defined]
+
+
+async def error(pilot: Pilot[None], app: RelayApp) -> None:
+    await talk(pilot, app, ())
+    app.main.input.insert("Summarize this: " + "one two three four " * 2000)
+    await pilot.press("enter")
+    await until(pilot, lambda: not app.main.is_busy and app._notifications)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", type=Path, default=Path(__file__).parent / "img")
+    parser.add_argument("--model", default="default")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    settings = Settings(model=options.model, max_tokens=120)
+    for name, size, play in (("main", (140, 42), main_screen), ("cell-map", (100, 30), cell_map), ("error", (80, 24), error)):
+        app = new_app(settings)
+        asyncio.run(picture(app, size, lambda pilot, app=app, play=play: play(pilot, app), options.folder / f"{name}.svg"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Six screens as text, for what no assertion on state sees: alignment, what is cut, what stands where.
+
+Each is compared with its file in `snapshots/`; `UPDATE_SNAPSHOTS=1` writes them anew. Figures are given, not measured.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from app_driver import drive, screen_text, scripted_app
+from fakes import FakeEngine
+from textual.pilot import Pilot
+
+from relaylite.events import ChainFinished, ChainStarted, Phase, PrefillDone, PromptPart, TextDelta, Turn, TurnFinished, TurnStarted
+from relaylite.metrics import CellMap, TtftParts, TurnMetrics
+from relaylite.seam import Memory
+from relaylite.tui.app import RelayApp
+from relaylite.tui.reports import RunEnded
+
+FOLDER = Path(__file__).parent / "snapshots"
+PLAN = "1. Read both lists with **two indices**.\n2. Take the smaller head each time.\n3. Append what is left of either list."
+CODE = "Here it is:\n\n```python\ndef merge(a, b):\n    out = []\n    return out\n```\n\nIt walks both lists once."
+
+
+def parts(*parts: tuple[str, str, int]) -> tuple[PromptPart, ...]:
+    return tuple(PromptPart(kind, source, tuple(97 + i % 26 for i in range(n)), "some text") for kind, source, n in parts)  # type: ignore[arg-type]
+
+
+def metrics(prefix: int, span: int, new: int, ttft: float, full: float) -> TurnMetrics:
+    n = prefix + span + new
+    times = TtftParts(0.01 * ttft, 0.02 * ttft, 0.6 * ttft, 0.36 * ttft, 0.01 * ttft)
+    reuse = 0.86 if span else 0.0
+    return TurnMetrics(n, prefix, span, new, span // 6, reuse, (prefix + reuse * span) / n, ttft, times, 90, 41.3, n + 90, 4096, full)
+
+
+def cells(prefix: int, span: int, new: int) -> CellMap:
+    kinds = np.repeat(np.array([CellMap.PREFIX, CellMap.REUSED, CellMap.NEW], np.uint8), [prefix, span, new])
+    grid = np.tile(kinds, (16, 1))
+    grid[4:, prefix : prefix + span : 6] = CellMap.RECOMPUTED
+    return CellMap(grid, np.where(kinds == CellMap.REUSED, 0.0123, np.nan).astype(np.float32))
+
+
+def answer(
+    agent: str, index: int, text: str, shape: tuple[int, int, int], ttft: float, full: float, prompt: tuple[PromptPart, ...]
+) -> list[object]:
+    figures, grid = metrics(*shape, ttft, full), cells(*shape)
+    turn = Turn(agent, index, 0, text, (), "stop", figures, prompt, grid)
+    return [
+        TurnStarted(agent, index, prompt),
+        *(Phase(name) for name in ("place", "rectify", "suffix")),  # type: ignore[arg-type]
+        PrefillDone(agent, figures, grid),
+        TextDelta(agent, text, 90),
+        TurnFinished(turn),
+    ]
+
+
+async def talk(app: RelayApp) -> None:
+    """A round of two agents with given figures, as the engine would report it."""
+    app.main._tasks.append("Write a function that merges two sorted lists.")
+    first = parts(("template", "", 4), ("system", "plan", 60), ("user", "", 12), ("template", "", 4))
+    second = parts(("template", "", 4), ("system", "code", 70), ("user", "", 12), ("glue", "", 6), ("answer", "plan", 90), ("glue", "", 8))
+    reports = [ChainStarted(("plan", "code"), "relay", 0)]
+    reports += answer("plan", 0, PLAN, (0, 0, 80), 310.0, 310.0, first)
+    reports += answer("code", 1, CODE, (86, 90, 14), 62.0, 736.0, second)
+    for report in [*reports, ChainFinished((), 5000.0, 400.0), RunEnded("done")]:
+        await app.main.show_report(report)  # type: ignore[arg-type]
+
+
+def check(name: str, shown: str) -> None:
+    file = FOLDER / f"{name}.txt"
+    shown = "\n".join(line.rstrip() for line in shown.splitlines()) + "\n"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        file.write_text(shown, encoding="utf-8")
+    assert shown == file.read_text(encoding="utf-8"), f"{name} looks different; UPDATE_SNAPSHOTS=1 takes the new look over"
+
+
+SCREENS = {
+    # name: size, keys, what the picture is there to show
+    "main-80x24": ((80, 24), (), "The transcript, chain strip, status and input fit 80 columns, nothing is cut in mid-word."),
+    "main-160x48": ((160, 48), (), "A wide screen has figures, map and history beside the transcript, columns aligned."),
+    "figures-80x24": ((80, 24), ("f2",), "Narrow screens show the figures instead of the transcript."),
+    "prompt-80x24": ((80, 24), ("p",), "An unfolded prompt names the origin and fate of each part."),
+    "map-80x24": ((80, 24), ("f3", "right", "right", "up"), "The map with origins above and the named cell below."),
+    "tiny-20x8": ((20, 8), (), "The smallest screen still shows the answer and the input."),
+}
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_the_screen_looks_as_it_did(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    size, keys, _ = SCREENS[name]
+    if name.startswith("map"):
+        monkeypatch.setenv("NO_COLOR", "1")  # its signs instead of half blocks, so that the text shows the cells
+    app = scripted_app(FakeEngine(n_layer=16), ["plan", "code"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await talk(app)
+        app.main.inspector.show_memory(Memory(resident_bytes=412_000_000, store_bytes=38_000_000))
+        if name.startswith("prompt"):
+            app.main.transcript.blocks[-1].focus()
+        await pilot.press(*keys)
+        await pilot.pause(0.2)
+        app.main.input.cursor_blink = False
+        check(name, screen_text(app))
+
+    drive(app, scenario, size=size)
