@@ -5,7 +5,7 @@ Answers are greedy and written with exact policies; what is relayed are the rows
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from relaylite.agents import Agent
@@ -78,11 +78,19 @@ class ChainOptions:
 class Upstream:
     """Has agents write on `engine`, under `profile`, and makes the readings of those after them.
 
-    `captures`: states that the rows shall carry (name → graph node); those of `profile` if None.
+    `captures`: states that the rows shall carry (name → graph node); those of `profile` if None. `check` is called at each step of
+    a prefill and ends it by raising.
     """
 
-    def __init__(self, engine: Engine, profile: Profile, options: ChainOptions, captures: Mapping[str, str] | None = None) -> None:
-        self._engine, self._profile, self._options, self._captures = engine, profile, options, captures
+    def __init__(
+        self,
+        engine: Engine,
+        profile: Profile,
+        options: ChainOptions,
+        captures: Mapping[str, str] | None = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._engine, self._profile, self._options, self._captures, self._check = engine, profile, options, captures, check
         self._prompts = PromptBuilder(engine.template, engine.tokenizer)
 
     @property
@@ -130,7 +138,7 @@ class Upstream:
     def _compute(self, prompt: Prompt, n: int | None = None) -> None:
         """Full prefill of the first `n` tokens, with the states captured that the relayed rows need."""
         self._engine.use(self._profile, captures=self._captures)
-        self._engine.prefill(make_plan(prompt.tokens[:n], Store(self._engine.layout, 0), FULL), lambda _: None)
+        self._engine.prefill(make_plan(prompt.tokens[:n], Store(self._engine.layout, 0), FULL), lambda _: self._check())
 
     def _reading(
         self, task: Task, agent: Agent, index: int, is_graded: bool, messages: Sequence[Message], written: Sequence[Written]

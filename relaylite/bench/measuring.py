@@ -83,7 +83,7 @@ class Bench:
         self._engine, self._methods, self._agents = engine, list(methods), agents
         self._options = options or BenchOptions()
         self._profile = engine.profile
-        self._upstream = Upstream(engine, engine.profile, self._options.chains, captures_of(methods, engine.profile))
+        self._upstream = Upstream(engine, engine.profile, self._options.chains, captures_of(methods, engine.profile), self._check)
         self._is_cancelled = threading.Event()
         self._answers: dict[int, Written] = {}  # by the number of the task
         self.n_chains = 0  # in which something was relayed
@@ -191,7 +191,7 @@ class Bench:
     def _prefill(self, method: Method, reading: Reading) -> None:
         self._engine.use(method.profile(self._profile), pick=method.pick)
         prompt = self._upstream.prompts.build(reading.messages)
-        self._engine.prefill(make_plan(prompt.tokens, reading.store, method.policy), lambda _: None)
+        self._engine.prefill(make_plan(prompt.tokens, reading.store, method.policy), lambda _: self._check())
 
     def _timed(self, method: Method, reading: Reading, number: int, group: str) -> tuple[Sample, F32]:
         """The prompt by `method`, from its parts to its first token. Returns the logits of that token too."""
@@ -200,7 +200,7 @@ class Bench:
         prompt = self._upstream.prompts.build(reading.messages)
         plan = make_plan(prompt.tokens, reading.store, method.policy)
         rendered = time.perf_counter()
-        prefill = self._engine.prefill(plan, lambda _: None)
+        prefill = self._engine.prefill(plan, lambda _: self._check())
         computed = time.perf_counter()
         logits = self._engine.logits().copy()
         resumed = time.perf_counter()

@@ -109,7 +109,7 @@ class Calibration:
 
     def _similarity(self, on_progress: OnProgress) -> Similarity:
         """The mean curve of a few prompts."""
-        upstream = Upstream(self._engine, self._engine.profile, self._chains)
+        upstream = Upstream(self._engine, self._engine.profile, self._chains, check=self._check)
         curves: list[Similarity] = []
         for task in self._tasks:
             for reading in upstream.chain(task, built_in(task)):
