@@ -50,11 +50,12 @@ class RowFolder:
 
     def entries(self) -> list[Entry]:
         """All files of rows, those of other models and later versions too."""
-        try:
-            found = [(entry.name, entry.stat()) for entry in os.scandir(self.path) if entry.name.endswith(SUFFIX)]
-        except OSError:
-            return []
-        return [Entry(name, stat.st_size, stat.st_mtime) for name, stat in found]
+        found = []
+        for path in self.path.glob(f"*{SUFFIX}"):
+            with suppress(OSError):  # another process removed it meanwhile
+                stat = path.stat()
+                found.append(Entry(path.name, stat.st_size, stat.st_mtime))
+        return found
 
     def has_changed(self) -> bool:
         """Whether files came or went since the last call."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Set
 
 import numpy as np
 
@@ -71,7 +72,7 @@ class Tiers:
             in_ram = [node for node in self.holdings.nodes() if node.rows is not None and node not in kept]
             outer = [node for node in in_ram if node.file is not None or not node.children]
             victim = min(outer if inner_stay and outer else in_ram, key=lambda node: (self._worth([node], node.ram_bytes, soon), node.used))
-            if victim.file is not None or self._save(victim):
+            if victim.file is not None or self._save(victim, kept):
                 self.holdings.set_rows(victim, None)
             elif victim.children and outer:
                 inner_stay = True
@@ -146,8 +147,8 @@ class Tiers:
                 self.holdings.set_rows(node, rows)
         return Piece(node.start, node.end, rows, offset, node.is_exact)
 
-    def _save(self, node: Node) -> bool:
-        """Write the rows that `node` has in memory; whether they are on disk now."""
+    def _save(self, node: Node, kept: Set[Node] = frozenset()) -> bool:
+        """Write the rows that `node` has in memory; whether they are on disk now. No file that `kept` nodes need goes for it."""
         if self.folder is None or node.rows is None:
             return False
         draft = self._draft(node, node.rows)
@@ -156,7 +157,7 @@ class Tiers:
             removed = self.folder.write(
                 name,
                 RowWriter(draft, self._codec),
-                order=lambda entries: self._order(entries, node),
+                order=lambda entries: self._order(entries, node, kept | set(node.path())),
                 keeps=lambda file: node.is_exact and bool(file.captured.sum() >= node.captured.sum()),
             )
         except CannotWrite:
@@ -182,7 +183,7 @@ class Tiers:
         if file is not None:
             self.holdings.forget_file(file)
 
-    def _order(self, entries: list[Entry], node: Node) -> list[str]:
+    def _order(self, entries: list[Entry], node: Node, kept: Set[Node]) -> list[str]:
         """The files that may go for the sake of `node`: other models' stale ones, ours that are worth less, then other models'."""
         soon = self.foresight.visits()
         users: dict[str, list[Node]] = {name: [] for name in self._files}
@@ -192,10 +193,9 @@ class Tiers:
         foreign = sorted((entry for entry in entries if entry.name not in users), key=lambda entry: entry.used_s)
         stale = [entry.name for entry in foreign if entry.used_s < time.time() - STALE_S]
         own_worth = self._worth([node], node.ram_bytes, soon)
-        path = set(node.path())
         ranked = []
         for entry in entries:
-            if entry.name in users and not any(_is_needed(user, path) for user in users[entry.name]):
+            if entry.name in users and not any(_is_needed(user, kept) for user in users[entry.name]):
                 worth = self._worth(users[entry.name], entry.n_bytes, soon)
                 if worth <= own_worth:
                     ranked.append((worth, max((user.used for user in users[entry.name]), default=0), entry.name))
@@ -206,8 +206,8 @@ class Tiers:
         return sum(self.foresight.chance(node.uses, soon) * len(node.tokens) for node in nodes) / max(n_bytes, 1)
 
 
-def _is_needed(node: Node, path: set[Node]) -> bool:
-    """Whether more than the node itself is lost with its file: what lies behind it elsewhere, or what is being written behind it."""
+def _is_needed(node: Node, kept: Set[Node]) -> bool:
+    """Whether more than the node itself is lost with its file: what lies behind it elsewhere, or what is being put behind it."""
     if node.rows is not None:
         return False
-    return node in path or any(other.file is not node.file for other in node.family())
+    return node in kept or any(other.file is not node.file for other in node.family())

@@ -8,12 +8,14 @@ import resource
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sample_rows import CAPTURE, LAYOUT, assert_match, rows_of
@@ -426,7 +428,7 @@ import sys, numpy as np
 sys.path[:0] = {path!r}
 from sample_rows import LAYOUT, rows_of
 from relaylite.store import Store
-store = Store(LAYOUT, {ram}, folder=__import__("pathlib").Path({folder!r}))
+store = Store(LAYOUT, {ram}, folder=__import__("pathlib").Path({folder!r}), disk_bytes={disk})
 for n in range({first}, {first} + {count}):
     store.put(rows_of([n % 7, n, *range(n, n + 30)], captured=[(5, 20)]))
     store.flush()
@@ -434,8 +436,8 @@ for n in range({first}, {first} + {count}):
 """
 
 
-def start_writer(folder: Path, first: int, count: int, ram: int = PLENTY) -> subprocess.Popen[str]:
-    code = WRITER.format(path=[p for p in sys.path if p], folder=str(folder), first=first, count=count, ram=ram)
+def start_writer(folder: Path, first: int, count: int, *, ram: int = PLENTY, disk: int = PLENTY) -> subprocess.Popen[str]:
+    code = WRITER.format(path=[p for p in sys.path if p], folder=str(folder), first=first, count=count, ram=ram, disk=disk)
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
 
 
@@ -474,3 +476,33 @@ def test_two_processes_on_one_folder_lose_nothing(tmp_path):
         match = store.prefix(prompt(text_of(n)), exact=True)
         assert match.n == 32
         assert_match(match, text_of(n), rows_of(text_of(n)))
+
+
+def test_two_processes_keep_one_budget(tmp_path):
+    budget = 30_000
+    writers = [start_writer(tmp_path, first, 60, ram=ram, disk=budget) for first, ram in ((0, 0), (60, 5000))]
+    while any(writer.poll() is None for writer in writers):
+        with FileLock(tmp_path / "lock"):  # between two writes
+            assert sum(path.stat().st_size for path in files(tmp_path)) <= budget
+        time.sleep(0.01)
+    assert [writer.returncode for writer in writers] == [0, 0]
+    store = Store(LAYOUT, PLENTY, folder=tmp_path)
+    kept = [match for n in range(120) if (match := store.prefix(prompt(text_of(n)), exact=True)) and match.n == 32]
+    assert 5 < len(kept) < 60
+    for path in files(tmp_path):
+        RowFile(path).check()
+
+
+def test_what_is_being_put_never_loses_what_it_rests_on(tmp_path):
+    """Memory so short that writing one run to disk would evict the file that the run being put goes on from."""
+    size = files_size(tmp_path / "one", TEXT)
+    n_bytes = rows_of(TEXT).n_bytes
+    store = Store(LAYOUT, n_bytes + 100, folder=tmp_path / "store", disk_bytes=size + 100, foresight=OldIsWorthless())
+    store.put(rows_of(TEXT, origin="old"))
+    store.put(rows_of([1, *TEXT[1:]], origin="new"))
+    store.put(rows_of([*TEXT, *range(20)], origin="new"))
+    for text in (TEXT, [1, *TEXT[1:]], [*TEXT, *range(20)]):
+        match = store.prefix(prompt(text), exact=True)
+        if match:
+            assert_match(match, text, rows_of(text))
+    assert store.prefix(prompt([*TEXT, *range(20)]), exact=True).n == 100
