@@ -53,7 +53,7 @@ def test_ctrl_c_ends_a_chat_that_nobody_watches(invoke: Invoke, engine: FakeEngi
     engine.token_gate.clear()
 
     def interrupt() -> None:
-        assert engine.in_generate.wait(10)
+        assert engine.in_generate.wait(60)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=interrupt).start()

@@ -18,7 +18,7 @@ from hub_server import Hub, serve
 from relaylite import download
 from relaylite.download import Remote
 
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 LONG_TASK = "Say what follows in your own words. " + "The quick brown fox jumps over the lazy dog. " * 300
 
 

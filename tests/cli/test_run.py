@@ -170,7 +170,7 @@ def test_a_defect_gives_one_line_and_keeps_the_traceback(invoke: Invoke, engine:
 
 def interrupt_when(ready: threading.Event, number: int) -> threading.Thread:
     def wait_and_kill() -> None:
-        assert ready.wait(10)
+        assert ready.wait(60)
         os.kill(os.getpid(), number)
 
     thread = threading.Thread(target=wait_and_kill)
