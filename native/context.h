@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends.h"
+#include "blueprint.h"
 #include "layers.h"
 #include "llama.h"
 #include "model_facts.h"
@@ -34,6 +35,11 @@ struct relay_context {
     relay::Layers layers;
     relay::Residents residents;                // weights and caches by name
     relay::Backends backends;
+    struct {
+        relay::Blueprint value;
+        bool is_tried = false;
+        bool is_general = false;               // good for any number of tokens
+    } blueprint;
     std::vector<std::vector<int32_t>> caches;  // layers of each of llama.cpp's caches, in the order of the state format: the windowed one is second
     std::vector<int32_t> witnesses;            // one layer of each cache, by whose rows a misplaced cell is noticed
     std::vector<uint8_t> state;                // the composed state, kept between appends

@@ -136,6 +136,7 @@ typedef struct relay_slice {
     const float   * hidden;     /* [n_tokens][n_embd] entering layer `first`, needed if first > 0 */
     const int32_t * positions;  /* [n_tokens], ascending, inside the live sequence */
     int32_t write_end;          /* K and V are written for layers [first, write_end); end or end + 1, at most n_layer. first: none */
+    int32_t is_bitwise;         /* 1: equal llama_decode bit for bit on the same batch; 0: equal to rounding, and faster for few tokens on the CPU */
     int32_t n_probe;            /* the last n_probe tokens are the queries of `mass` */
     /* results, each NULL if not wanted */
     float * hidden_out;         /* [n_tokens][n_embd] entering layer `end`; end < n_layer */

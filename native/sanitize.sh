@@ -22,6 +22,7 @@ ln -s "$build"/_native*.so "$package/relaylite/"
 
 libasan=$(${CXX:-c++} -print-file-name=libasan.so)
 libubsan=$(${CXX:-c++} -print-file-name=libubsan.so)
+export PYTHONSAFEPATH=1  # the folder that Python starts in does not come before the package
 cd "$root"
 ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:protect_shadow_gap=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
   LD_PRELOAD="$libasan:$libubsan" PYTHONMALLOC=malloc PYTHONPATH="$package:tests" \

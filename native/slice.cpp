@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "copier.h"
+#include "draft.h"
 #include "handles.h"
 #include "slice_inputs.h"
 
@@ -78,47 +78,84 @@ void check_slice(const relay_context & relay, const relay_slice & s) {
 
 // A result that was asked for: the node that gives it, its tensor in our graph, and where it goes.
 struct Result {
-    ggml_tensor * node;
+    int32_t node;
     float * out;
     size_t n;
     ggml_tensor * tensor = nullptr;
 };
 
-std::vector<Result> results_of(const relay_context & relay, const Graph & graph, const std::vector<LayerNodes> & nodes, const relay_slice & slice) {
+std::vector<Result> results_of(const relay_context & relay, const Blueprint & blueprint, const relay_slice & slice) {
     const size_t n = (size_t) slice.n_tokens;
     std::vector<Result> results;
     if (slice.hidden_out) {
-        results.push_back({entering(graph, slice.end), slice.hidden_out, n * relay.facts.n_embd});
+        results.push_back({blueprint.layers[slice.end - 1].leaving, slice.hidden_out, n * relay.facts.n_embd});
     }
     if (slice.v_out) {
-        results.push_back({graph.source(nodes[slice.end].v_write, 0), slice.v_out, n * relay.layers.all[slice.end].v->ne[0]});
+        results.push_back({blueprint.layers[slice.end].v, slice.v_out, n * relay.layers.all[slice.end].v->ne[0]});
     }
     if (slice.attn_out) {
-        results.push_back({nodes[slice.end].attention, slice.attn_out, n * relay.layers.all[slice.end].n_attn});
+        results.push_back({blueprint.layers[slice.end].attention, slice.attn_out, n * relay.layers.all[slice.end].n_attn});
     }
     if (slice.logits) {
-        results.push_back({graph.find("result_output"), slice.logits, (size_t) relay.facts.n_vocab});
+        results.push_back({blueprint.logits, slice.logits, (size_t) relay.facts.n_vocab});
     }
     return results;
 }
 
-std::vector<ggml_tensor *> wanted_nodes(const std::vector<LayerNodes> & nodes, const std::vector<Result> & results, const relay_slice & slice) {
-    std::vector<ggml_tensor *> wanted;
+std::vector<int32_t> wanted_nodes(const Blueprint & blueprint, const std::vector<Result> & results, const relay_slice & slice) {
+    std::vector<int32_t> wanted;
     for (int32_t il = slice.first; il < slice.write_end; ++il) {
-        wanted.insert(wanted.end(), {nodes[il].k_write, nodes[il].v_write});
+        wanted.insert(wanted.end(), {blueprint.layers[il].k_write, blueprint.layers[il].v_write});
     }
     for (const Result & result : results) {
         wanted.push_back(result.node);
     }
     if (slice.mass) {
-        wanted.push_back(nodes[slice.end].attention);
+        wanted.push_back(blueprint.layers[slice.end].attention);
     }
     return wanted;
 }
 
+// llama.cpp pads the cells in use to multiples of this (llama_kv_cache::get_n_kv); attention over as many rounds alike.
+int64_t padded_length(const relay_context & relay) {
+    constexpr int64_t padding = 256;
+    const int64_t padded = (relay.length() + padding - 1) / padding * padding;
+    return std::min<int64_t>(std::max(padded, padding), relay.n_cells());
+}
+
+Blueprint reserve_blueprint(const relay_context & relay, int32_t n_tokens) {
+    llama_synchronize(relay.ctx);
+    ggml_cgraph * reserved = llama_graph_reserve(relay.ctx, n_tokens, 1, 1);
+    if (!reserved) {
+        fail(RELAY_FAILED, "llama.cpp could not reserve a graph for %d tokens", n_tokens);
+    }
+    std::vector<int32_t> n_window;
+    for (int32_t il = 0; il < relay.facts.n_layer; ++il) {
+        n_window.push_back(relay.n_window(il));
+    }
+    return read_blueprint(Graph(reserved, &relay.residents), relay.layers, n_window);
+}
+
+// One blueprint for all numbers of tokens where two sizes foretell the others; else a new one for each slice.
+const Blueprint & blueprint_for(relay_context & relay, int32_t n_tokens) {
+    if (!relay.blueprint.is_tried) {
+        relay.blueprint.is_tried = true;
+        Blueprint general = reserve_blueprint(relay, 2);
+        relay.blueprint.is_general = relay.n_batch > 3 && generalize(general, 2, reserve_blueprint(relay, 3), 3);
+        for (const int32_t n : {1, relay.n_batch}) {
+            relay.blueprint.is_general = relay.blueprint.is_general && foretells(general, reserve_blueprint(relay, n), n);
+        }
+        relay.blueprint.value = std::move(general);
+    }
+    if (!relay.blueprint.is_general) {
+        relay.blueprint.value = reserve_blueprint(relay, n_tokens);
+    }
+    return relay.blueprint.value;
+}
+
 void read_result(const Result & result) {
     if (result.tensor->type != GGML_TYPE_F32 || ggml_nbytes(result.tensor) != result.n * sizeof(float)) {
-        fail(RELAY_UNSUPPORTED, "node %s has %zu bytes, %zu were expected", result.node->name, ggml_nbytes(result.tensor), result.n * sizeof(float));
+        fail(RELAY_UNSUPPORTED, "node %s has %zu bytes, %zu were expected", result.tensor->name, ggml_nbytes(result.tensor), result.n * sizeof(float));
     }
     ggml_backend_tensor_get(result.tensor, result.out, 0, result.n * sizeof(float));
 }
@@ -130,24 +167,19 @@ void run_slice(relay_context & relay, const relay_slice & slice) {
         fail(RELAY_UNSUPPORTED, "layers cannot be recomputed: %s", relay.layers.slice_refusal.c_str());
     }
     check_slice(relay, slice);
-    llama_synchronize(relay.ctx);
-    ggml_cgraph * reserved = llama_graph_reserve(relay.ctx, slice.n_tokens, 1, 1);
-    if (!reserved) {
-        fail(RELAY_FAILED, "llama.cpp could not reserve a graph for %d tokens", slice.n_tokens);
-    }
-    const Graph graph(reserved, &relay.residents);
-    const std::vector<LayerNodes> nodes = find_layer_nodes(graph, relay.facts.n_layer);
-    std::vector<Result> results = results_of(relay, graph, nodes, slice);
-    Arena arena(graph.nodes().size() + 64);
-    Copier copier(relay, graph, entering(graph, slice.first), arena);
-    copier.copy(wanted_nodes(nodes, results, slice));
+    const Blueprint & blueprint = blueprint_for(relay, slice.n_tokens);
+    std::vector<Result> results = results_of(relay, blueprint, slice);
+    Arena arena(blueprint.nodes.size() + 64);
+    Draft draft(blueprint, slice.n_tokens, padded_length(relay), slice.first > 0 ? blueprint.layers[slice.first - 1].leaving : -1, arena);
+    draft.draw(wanted_nodes(blueprint, results, slice));
     for (Result & result : results) {
-        result.tensor = as_output(arena, copier.copied(result.node));
+        result.tensor = as_output(arena, draft.tensor(result.node));
     }
-    ggml_tensor * mass = slice.mass ? attention_of_probes(arena, copier.copied(nodes[slice.end].attention), slice.n_probe) : nullptr;
+    ggml_tensor * mass = slice.mass ? attention_of_probes(arena, draft.tensor(blueprint.layers[slice.end].attention), slice.n_probe) : nullptr;
 
+    llama_synchronize(relay.ctx);
     relay.backends.allocate(arena.graph);
-    set_inputs(relay, copier.inputs(), slice);
+    set_inputs(relay, draft.inputs(), slice);
     relay.backends.compute(arena.graph);
     for (const Result & result : results) {
         read_result(result);

@@ -70,7 +70,7 @@ void set_input(const relay_context & relay, const std::string & name, ggml_tenso
 
 }  // namespace
 
-void set_inputs(const relay_context & relay, const std::map<std::string, ggml_tensor *> & inputs, const relay_slice & slice) {
+void set_inputs(const relay_context & relay, const std::vector<std::pair<std::string, ggml_tensor *>> & inputs, const relay_slice & slice) {
     for (const auto & [name, tensor] : inputs) {
         set_input(relay, name, tensor, slice);
     }

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-sys.path[:0] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.parent.parent)]
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from live_model import LiveModel, opened  # noqa: E402
 

@@ -1,0 +1,120 @@
+#include "draft.h"
+
+#include <cstring>
+
+namespace relay {
+
+Draft::Draft(const Blueprint & blueprint, int64_t n_tokens, int64_t n_cells, int32_t cut, Arena & arena)
+    : blueprint_(blueprint), n_tokens_(n_tokens), n_cells_(n_cells), cut_(cut), arena_(arena), tensors_(blueprint.nodes.size()),
+      inputs_(blueprint.inputs.size()) {}
+
+void Draft::draw(const std::vector<int32_t> & wanted) {
+    const std::vector<bool> needed = needed_for(wanted);
+    for (int32_t i = 0; i < (int32_t) needed.size(); ++i) {
+        if (needed[i]) {
+            draw_node(i);
+        }
+    }
+}
+
+// Sources stand before what uses them, so one pass from the end finds all.
+std::vector<bool> Draft::needed_for(const std::vector<int32_t> & wanted) const {
+    std::vector<bool> needed(blueprint_.nodes.size());
+    for (const int32_t i : wanted) {
+        needed[i] = true;
+    }
+    const auto need = [&](const Origin & origin) {
+        if (origin.kind == Origin::node) {
+            needed[origin.index] = true;
+        }
+    };
+    for (int32_t i = (int32_t) needed.size() - 1; i >= 0; --i) {
+        if (i == cut_) {
+            needed[i] = false;
+        }
+        if (needed[i]) {
+            need(blueprint_.nodes[i].view);
+            for (const Origin & origin : blueprint_.nodes[i].sources) {
+                need(origin);
+            }
+        }
+    }
+    return needed;
+}
+
+void Draft::draw_node(int32_t index) {
+    const Node & node = blueprint_.nodes[index];
+    int64_t ne[GGML_MAX_DIMS];
+    for (int d = 0; d < GGML_MAX_DIMS; ++d) {
+        ne[d] = node.ne[d].at(n_tokens_);
+    }
+    ggml_tensor * own = tensors_[index] = ggml_new_tensor(arena_.ctx, node.type, GGML_MAX_DIMS, ne);
+    for (int d = 0; d < GGML_MAX_DIMS; ++d) {
+        own->nb[d] = node.nb[d].at(n_tokens_);
+    }
+    if (node.cells_dim >= 0) {
+        own->ne[node.cells_dim] = n_cells_;
+        if (node.op == GGML_OP_CPY) {
+            own->nb[2] = own->nb[1] * own->ne[1];
+            own->nb[3] = own->nb[2] * own->ne[2];
+        }
+    }
+    for (size_t i = 0; i < std::size(node.op_params); ++i) {
+        own->op_params[i] = (int32_t) node.op_params[i].at(n_tokens_);
+    }
+    ggml_set_name(own, node.name.c_str());
+    own->op = node.op;
+    own->flags = node.flags;
+    own->view_offs = node.view_offset.at(n_tokens_);
+    own->view_src = source(node.view);
+    for (int j = 0; j < GGML_MAX_SRC; ++j) {
+        own->src[j] = source(node.sources[j]);
+    }
+    ggml_build_forward_expand(arena_.graph, own);  // counts leaves too; keeps the order, since sources stand before
+}
+
+ggml_tensor * Draft::source(const Origin & origin) {
+    switch (origin.kind) {
+        case Origin::none: return nullptr;
+        case Origin::resident: return origin.tensor;
+        case Origin::input: return input(origin.index);
+        case Origin::node: return origin.index == cut_ ? hidden() : tensors_[origin.index];
+    }
+    return nullptr;
+}
+
+ggml_tensor * Draft::hidden() {
+    if (!hidden_) {
+        const Node & node = blueprint_.nodes[cut_];
+        hidden_ = ggml_new_tensor_2d(arena_.ctx, node.type, node.ne[0].at(n_tokens_), node.ne[1].at(n_tokens_));
+        ggml_set_name(hidden_, "hidden");
+        ggml_set_input(hidden_);
+    }
+    return hidden_;
+}
+
+ggml_tensor * Draft::input(int32_t index) {
+    if (!inputs_[index]) {
+        const Input & input = blueprint_.inputs[index];
+        const int64_t first = input.spans_cells ? n_cells_ : input.ne[0].at(n_tokens_);
+        inputs_[index] = ggml_new_tensor_4d(arena_.ctx, input.type, first, input.ne[1].at(n_tokens_), input.ne[2].at(n_tokens_), input.ne[3].at(n_tokens_));
+        ggml_set_name(inputs_[index], input.name.c_str());
+        ggml_set_input(inputs_[index]);
+    }
+    return inputs_[index];
+}
+
+std::vector<std::pair<std::string, ggml_tensor *>> Draft::inputs() const {
+    std::vector<std::pair<std::string, ggml_tensor *>> found;
+    if (hidden_) {
+        found.emplace_back("hidden", hidden_);
+    }
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+        if (inputs_[i]) {
+            found.emplace_back(blueprint_.inputs[i].name, inputs_[i]);
+        }
+    }
+    return found;
+}
+
+}  // namespace relay
