@@ -10,12 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaylite.agents import Agent
+from relaylite.bench import measuring
 from relaylite.bench.chains import LEAST_JOINED, LEAST_PIECE, ChainOptions, Reading, Upstream, pieces
 from relaylite.bench.measuring import Bench, BenchOptions, Sample, built_in
 from relaylite.bench.methods import parse_methods
+from relaylite.bench.statistics import Values
 from relaylite.bench.tasks import Task
 from relaylite.engine import Engine
 from relaylite.errors import Cancelled, UsageError
+from relaylite.native import F32
 from relaylite.plan import Kind
 from relaylite.planner import make_plan
 from relaylite.policies import NAIVE
@@ -100,8 +103,27 @@ def test_answers_are_judged_for_the_last_agent_only(engine: Engine) -> None:
 
 def test_the_engine_is_as_before_afterwards(engine: Engine) -> None:
     profile = engine.profile
-    samples_of(engine, "cacheblend:0.15")
+    assert len(samples_of(engine, "cacheblend:0.15", n=2)) == 4  # of four methods, cacheblend is last on the fourth prompt
     assert engine.profile is profile
+
+
+def test_what_is_forced_is_the_greedy_continuation_of_the_full_prefill(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    likeliest: list[list[int]] = []
+    continuations: list[list[int]] = []
+    continuation, compare = Bench._continuation, measuring.divergence
+
+    def note_continuation(self: Bench, reading: Reading) -> list[int]:
+        continuations.append(continuation(self, reading))
+        return continuations[-1]
+
+    def note_reference(reference: F32, seen: F32) -> Values:
+        likeliest.append(reference.argmax(axis=1).tolist())
+        return compare(reference, seen)
+
+    monkeypatch.setattr(Bench, "_continuation", note_continuation)
+    monkeypatch.setattr(measuring, "divergence", note_reference)
+    samples_of(engine, "naive")
+    assert len(continuations[0]) == 8 and [likeliest[0], likeliest[-1]] == [continuations[0], continuations[-1]]
 
 
 def test_cancelling_ends_it(engine: Engine) -> None:
