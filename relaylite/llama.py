@@ -244,7 +244,7 @@ class Context:
 
     def decode(self, tokens: Sequence[int] | Tokens, position: int, *, all_logits: bool = False) -> int:
         """Compute at most n_batch tokens from `position` on, with logits of the last or of all; llama_decode's code (2: aborted)."""
-        batch = self._batch
+        pointer, batch = self.pointer, self._batch
         n = len(tokens)
         if not 0 < n <= self.n_batch:
             raise ValueError(f"{n} tokens in a batch of {self.n_batch}")
@@ -255,7 +255,7 @@ class Context:
             batch.n_seq_id[j] = 1
             batch.seq_id[j][0] = 0
             batch.logits[j] = all_logits or j == n - 1
-        return int(lc.llama_decode(self.pointer, batch))
+        return int(lc.llama_decode(pointer, batch))
 
     def logits(self) -> npt.NDArray[np.float32]:
         """float32 `[n_vocab]` of the last token decoded, a copy."""
