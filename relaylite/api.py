@@ -13,15 +13,18 @@ from typing import Any
 
 from relaylite.agents import Agent
 from relaylite.chain import Chain
+from relaylite.errors import UsageError
 from relaylite.policies import Fidelity, Policy, parse_policy
 from relaylite.process import available_bytes, resident_bytes
 from relaylite.runner import Runner
 from relaylite.sampling import Sampling
 from relaylite.seam import EngineLike, Memory, ModelInfo
 from relaylite.store import Store
+from relaylite.store.codec import PLAIN, Codec
+from relaylite.store.quantize import CODECS
 from relaylite.store.store import DISK_BYTES
 
-DEFAULT_POLICY = "naive"
+DEFAULT_POLICY = "relay"
 
 
 class Relay:
@@ -30,10 +33,13 @@ class Relay:
     `model`: path of a GGUF file, catalogue name, `hf:owner/repo/file.gguf`, or None for the default model. `policy` and `fidelity`
     are what new chains start with. `n_ctx`: tokens of context; `n_threads`: one a physical core if None; `n_gpu_layers`: -1 for all;
     `kv_type`: of the rows in the cache; `chat_template`: "" for the model's own, "chatml", or the path of a Jinja file; `relay`: values
-    that replace the profile's. `sampling`: values by their names in `Sampling`, before which an agent's own values go. `store_bytes`:
-    rows kept in memory, a quarter of what is free now if None; `store_folder`: where more of them are kept on disk, up to
-    `store_disk_bytes`, nowhere if None. `on_progress(fraction)` is called while the model loads, in this thread. `engine`: use this one
-    instead of opening `model`. Native logs go to Python's logging, under "relaylite".
+    that replace the profile's. `sampling`: values by their names in `Sampling`, before which an agent's own values go.
+    `store_bytes`: rows kept in memory, a quarter of what is free now if None; `store_folder`: where more of them are kept on disk,
+    nowhere if None, up to `store_disk_bytes`, in the form `store_codec` (`relaylite.store.quantize` has them). `settle_after_s`: seconds
+    without a run after which a chain's past is computed exactly in the background, never if None.
+    `on_progress(fraction)` is called while the model loads, in this thread. `engine`: use this one instead of opening `model`.
+    Native logs go to Python's logging, under "relaylite".
+
     Chains of one Relay share the engine: while one runs, another run is refused with EngineBusy.
 
     Raises UsageError for bad settings, ModelError if the model cannot be loaded.
@@ -55,19 +61,27 @@ class Relay:
         store_bytes: int | None = None,
         store_folder: Path | None = None,
         store_disk_bytes: int = DISK_BYTES,
+        store_codec: str = PLAIN.name,
+        settle_after_s: float | None = None,
         on_progress: Callable[[float], None] | None = None,
         engine: EngineLike | None = None,
     ) -> None:
         self.policy = parse_policy(policy, fidelity) if isinstance(policy, str) else policy
         self.sampling = sampling if isinstance(sampling, Sampling) else Sampling().merged(sampling or {})
+        codec = _codec(store_codec)
         if engine is None:
             sizes = {"n_ctx": n_ctx, "n_threads": n_threads, "n_gpu_layers": n_gpu_layers}
             engine = _open(
                 model, type_k=kv_type, type_v=kv_type, chat_template=chat_template, relay=relay, on_progress=on_progress, **sizes
             )
         ram_bytes = available_bytes() // 4 if store_bytes is None else store_bytes
-        self._store = Store(engine.layout, ram_bytes, folder=store_folder, disk_bytes=store_disk_bytes)
+        try:
+            self._store = Store(engine.layout, ram_bytes, folder=store_folder, disk_bytes=store_disk_bytes, codec=codec)
+        except BaseException:
+            engine.close()
+            raise
         self._runner = Runner(engine, self._store)
+        self._settle_after_s = settle_after_s
 
     @property
     def info(self) -> ModelInfo:
@@ -80,11 +94,12 @@ class Relay:
 
         `policy` and `sampling` replace this Relay's.
         """
-        return Chain(self._runner, agents, self.policy if policy is None else policy, self.sampling.merged(sampling or {}))
+        chosen = self.policy if policy is None else policy
+        return Chain(self._runner, agents, chosen, self.sampling.merged(sampling or {}), self._settle_after_s)
 
     def chain_from_dict(self, data: Mapping[str, Any]) -> Chain:
         """The conversation that `Chain.to_dict` wrote. Raises UsageError in one line if `data` is none, or damaged."""
-        return Chain.from_dict(self._runner, data, self.sampling)
+        return Chain.from_dict(self._runner, data, self.sampling, self._settle_after_s)
 
     def piece(self, token: int) -> bytes:
         """The bytes of one token; b"" for control tokens."""
@@ -110,6 +125,12 @@ class Relay:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _codec(name: str) -> Codec:
+    if name not in CODECS:
+        raise UsageError(f"unknown form of stored rows {name!r}; known: {', '.join(CODECS)}")
+    return CODECS[name]
 
 
 def _open(model: str | Path | None, on_progress: Callable[[float], None] | None, **options: Any) -> EngineLike:

@@ -25,8 +25,10 @@ from relaylite.policies import FULL, PREFIX, Policy, parse_policy
 from relaylite.process import peak_resident_bytes
 from relaylite.prompt import Prompt
 from relaylite.result import ChainResult
+from relaylite.rows import Tokens
 from relaylite.runner import Run, Runner, stream_of
 from relaylite.sampling import Sampling
+from relaylite.settling import Timer, settle
 from relaylite.turn import TurnRequest, TurnRun
 
 ROOM_AFTER_DROP = 0.75  # rounds go until a prompt fills no more than this of its room, so that not every round moves all others
@@ -40,8 +42,16 @@ class Chain:
     `rounds` is the conversation; change it through `edit` and `retry`. The first `n_dropped` rounds are no longer read.
     """
 
-    def __init__(self, runner: Runner, agents: Iterable[str | Agent], policy: str | Policy, sampling: Sampling) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        agents: Iterable[str | Agent],
+        policy: str | Policy,
+        sampling: Sampling,
+        settle_after_s: float | None = None,
+    ) -> None:
         self._runner = runner
+        self._settling = Timer(self.settle, settle_after_s)
         self._fingerprint = transcript.tokenizer_fingerprint(runner.tokenizer)
         self._run = Run()
         self._notices: list[str] = []
@@ -162,16 +172,23 @@ class Chain:
             [done] = [event for event in TurnRun(self._runner, run, request).events() if isinstance(event, PrefillDone)]
         return done.metrics.ttft_ms
 
+    def settle(self) -> int:
+        """Compute exactly what each agent's past holds with loss; the number of tokens computed. Any run that begins ends it.
+
+        Raises EngineBusy while a run goes on.
+        """
+        return settle(self._runner, self._pasts())
+
     def to_dict(self) -> dict[str, Any]:
         """The conversation as plain values for JSON; `Relay.chain_from_dict` reads them back."""
         saved = transcript.Transcript(self.agents, self.policy.label, self.rounds, self.n_dropped)
         return transcript.to_dict(saved, self._runner.engine.info.name, self._fingerprint)
 
     @classmethod
-    def from_dict(cls, runner: Runner, data: object, sampling: Sampling) -> Chain:
+    def from_dict(cls, runner: Runner, data: object, sampling: Sampling, settle_after_s: float | None = None) -> Chain:
         """Raises UsageError in one line if `data` is not what `to_dict` gives."""
         saved = transcript.from_dict(data, runner.tokenizer)
-        chain = cls(runner, saved.agents, saved.policy, sampling)
+        chain = cls(runner, saved.agents, saved.policy, sampling, settle_after_s)
         chain.rounds, chain.n_dropped = saved.rounds, saved.n_dropped
         return chain
 
@@ -189,6 +206,7 @@ class Chain:
 
     def _events(self, run: Run, round: Round, end: int) -> Generator[Event, None, None]:
         started = time.perf_counter()
+        self._settling.stop()
         with self._runner.lend(run):
             self._run = run
             if not self.rounds or self.rounds[-1] is not round:
@@ -206,6 +224,7 @@ class Chain:
                 raise
             finally:
                 self._wall_ms = (time.perf_counter() - started) * 1000
+                self._settling.start()
         yield ChainFinished(tuple(round.turns), self._wall_ms, _peak_rss_mb())
 
     def _answers(self, run: Run, round: Round, end: int) -> Generator[Event, None, None]:
@@ -258,6 +277,14 @@ class Chain:
         if [agent.name for agent in self.agents[: turn.index + 1]][turn.index :] != [turn.agent]:
             raise UsageError(f"the prompt of {turn.agent} is not known any more: the chain has other agents now")
         return self._render(turn.index, self.rounds[min(self.n_dropped, turn.round) : turn.round + 1])
+
+    def _pasts(self) -> Iterator[Tokens]:
+        """For each agent the tokens that its next prompt will start with, whatever the next message is."""
+        rounds = [replace(round, turns=list(round.turns)) for round in self.rounds[self.n_dropped :]]
+        for index in range(len(self.agents)):
+            prompt = self._render(index, [*rounds, Round("?")])
+            last_user = max(at for at, part in enumerate(prompt.parts) if part.kind == "user")
+            yield prompt.tokens[: sum(len(part.tokens) for part in prompt.parts[:last_user])]
 
     def _fitting(self, index: int) -> tuple[Prompt, int]:
         """The prompt of the agent at `index`, and how many rounds had to be dropped for it. Raises ContextOverflow."""

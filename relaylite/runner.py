@@ -1,6 +1,7 @@
 """One engine and its store, lent to one run at a time.
 
-A second run is refused with EngineBusy, never mixed in; `cancel` and `close` may come from any thread. Knows nothing of agents.
+A second run is refused with EngineBusy, never mixed in, unless the first is mere background, which gives way. `cancel` and `close` may
+come from any thread. Knows nothing of agents.
 """
 
 from __future__ import annotations
@@ -38,8 +39,12 @@ class RowStore(Matcher, Protocol):
 
 @dataclass(slots=True, weakref_slot=True)
 class Run:
-    """One use of the engine. `events` is the generator that drives it, if one does; `reader` the thread that began to read it."""
+    """One use of the engine. `events` is the generator that drives it, if one does; `reader` the thread that began to read it.
 
+    A run in the background is cancelled as soon as another one wants the engine.
+    """
+
+    is_background: bool = False
     cancelled: threading.Event = field(default_factory=threading.Event)
     reader: int = 0
     events: Callable[[], Generator[Any, None, None] | None] = lambda: None
@@ -116,7 +121,7 @@ class Runner:
     def check_free(self) -> None:
         """Raises EngineClosed or EngineBusy if a run could not begin now."""
         self.check_open()
-        if self._run is not None:
+        if self._run is not None and not self._run.is_background:
             raise EngineBusy("the model is writing for another run; read that run to its end, cancel it or close its stream first")
 
     @contextmanager
@@ -124,6 +129,7 @@ class Runner:
         """The engine belongs to `run` inside. Left by an error or an interrupt, it waits until the engine has stopped."""
         with self._state:
             self.check_free()
+            self._clear_background()
             self._run = run
             run.reader = threading.get_ident()
         try:
@@ -137,6 +143,13 @@ class Runner:
             with self._state:
                 self._run = None
                 self._state.notify_all()
+
+    def _clear_background(self) -> None:
+        """Stop what runs in the background and wait until it has; to be called with the state held."""
+        if self._run is not None:
+            self.cancel(self._run)
+            if not self._state.wait_for(lambda: self._run is None, CLOSE_TIMEOUT_S):
+                raise EngineBusy(f"work in the background did not stop within {CLOSE_TIMEOUT_S:.0f} s; try again")
 
     def _await_worker(self) -> None:
         """Until nothing of a run is left in the worker."""

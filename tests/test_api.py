@@ -98,7 +98,13 @@ def test_chains_start_with_the_relays_policy_and_sampling(engine: FakeEngine) ->
 
 
 def test_bad_settings_are_refused_before_a_model_is_opened() -> None:
-    for bad in ({"policy": "psychic"}, {"policy": "relay", "fidelity": "sloppy"}, {"sampling": {"warmth": 1}}, {"sampling": {"seed": -1}}):
+    for bad in (
+        {"store_codec": "zip"},
+        {"policy": "psychic"},
+        {"policy": "relay", "fidelity": "sloppy"},
+        {"sampling": {"warmth": 1}},
+        {"sampling": {"seed": -1}},
+    ):
         with pytest.raises(UsageError):
             Relay("/there/is/no/such/model.gguf", **bad)  # type: ignore[arg-type]
 
@@ -163,6 +169,12 @@ def test_the_store_learns_what_a_token_costs(engine: FakeEngine) -> None:
     [turn] = relay.chain([PLAN]).run("Sort.").turns
     assert turn.metrics.full_ttft_estimate_ms >= 50
     assert relay._store.token_seconds == pytest.approx(turn.metrics.full_ttft_estimate_ms / 1000 / turn.metrics.prompt_tokens)
+
+
+def test_a_form_that_the_rows_cannot_take_is_refused_and_frees_the_model(engine: FakeEngine, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot keep this model's rows as q8"):
+        Relay(engine=engine, store_folder=tmp_path, store_codec="q8")
+    assert engine.is_closed
 
 
 def test_options_reach_the_engine_and_unset_ones_keep_its_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -56,9 +56,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "conversation": VALUES | {"agents", "attachments", "messages"},
     "runner": VALUES | {"planner", "prompt", "seam"},
     "turn": VALUES | {"planner", "prompt", "runner", "seam"},
+    "settling": VALUES | {"planner", "runner"},
     "transcript": VALUES | {"agents", "attachments", "conversation", "prompt"},
     "result": VALUES,
-    "chain": VALUES | {"agents", "attachments", "conversation", "messages", "process", "prompt", "result", "runner", "transcript", "turn"},
+    "chain": VALUES
+    | {"agents", "attachments", "conversation", "messages", "process", "prompt", "result", "runner", "settling", "transcript", "turn"},
     "bench": VALUES
     | {"agents", "conversation", "engine", "messages", "native", "planner", "profile", "prompt", "rectify", "seam", "store"},
     "calibrate": VALUES | {"bench", "engine", "planner", "profile", "prompt", "rowvalues"},

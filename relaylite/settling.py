@@ -1,0 +1,67 @@
+"""Settling: while nothing runs, what a conversation took over with loss is computed exactly, so that errors do not pile up.
+
+Each past is a run of prompt tokens that a later prompt will start with. Other work goes first: it ends a settling that is going on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from relaylite.errors import Cancelled, RelayliteError
+from relaylite.plan import Kind
+from relaylite.planner import make_plan
+from relaylite.policies import PREFIX
+from relaylite.rows import Tokens
+from relaylite.runner import Run, Runner
+
+
+def settle(runner: Runner, pasts: Iterable[Tokens]) -> int:
+    """Compute what is not known exactly of each of `pasts`, until other work comes; the number of tokens computed.
+
+    Raises EngineBusy if the engine is in use, EngineClosed.
+    """
+    run = Run(is_background=True)
+    n_computed = 0
+    with suppress(Cancelled), runner.lend(run):
+        for tokens in pasts:
+            n_computed += _settle_one(runner, run, tokens)
+    return n_computed
+
+
+def _settle_one(runner: Runner, run: Run, tokens: Tokens) -> int:
+    if not 0 < len(tokens) < runner.engine.info.n_ctx:
+        return 0
+    plan = make_plan(tokens, runner.store, PREFIX)
+    n_new = plan.count(Kind.NEW)
+    if n_new == 1:  # all is known, since a plan always computes the last token
+        return 0
+    for _ in runner.prefill(run, plan):
+        pass
+    runner.store.put(runner.engine.harvest(""))
+    return n_new
+
+
+class Timer:
+    """Calls `work` in a thread of its own when so many seconds have passed since `start`; `stop` or another `start` calls that off."""
+
+    def __init__(self, work: Callable[[], object], after_s: float | None) -> None:
+        self._work, self._after_s = work, after_s
+        self._timer: threading.Timer | None = None
+
+    def start(self) -> None:
+        self.stop()
+        if self._after_s is not None:
+            self._timer = threading.Timer(self._after_s, self._work_quietly)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _work_quietly(self) -> None:
+        """Whatever keeps it from working (the engine is in use, the model was closed) is no news for anyone."""
+        with suppress(RelayliteError):
+            self._work()
