@@ -16,7 +16,7 @@ ggml_tensor * attention_weights(ggml_context * ctx, const ggml_tensor * attentio
     ggml_tensor * some = ggml_view_3d(ctx, q, q->ne[0], n, q->ne[2], q->nb[1], q->nb[2], q->nb[1] * first);
     ggml_tensor * scores = ggml_mul_mat(ctx, attention->src[1], some);
     if (soft_cap != 0.0f) {
-        scores = ggml_scale(ctx, ggml_tanh(ctx, ggml_scale(ctx, scores, scale)), soft_cap);
+        scores = ggml_scale(ctx, ggml_tanh(ctx, ggml_scale(ctx, scores, scale / soft_cap)), soft_cap);
         scale = 1.0f;
     }
     ggml_tensor * rows = ggml_view_2d(ctx, mask, mask->ne[0], n, mask->nb[1], mask->nb[1] * first);

@@ -1,12 +1,11 @@
 #include "draft.h"
 
-#include <cstring>
+#include "attention.h"
 
 namespace relay {
 
-Draft::Draft(const Blueprint & blueprint, int64_t n_tokens, int64_t n_cells, int32_t cut, Arena & arena)
-    : blueprint_(blueprint), n_tokens_(n_tokens), n_cells_(n_cells), cut_(cut), arena_(arena), tensors_(blueprint.nodes.size()),
-      inputs_(blueprint.inputs.size()) {}
+Draft::Draft(const Blueprint & blueprint, Arena & arena, const DraftOptions & options)
+    : blueprint_(blueprint), arena_(arena), options_(options), tensors_(blueprint.nodes.size()), inputs_(blueprint.inputs.size()) {}
 
 void Draft::draw(const std::vector<int32_t> & wanted) {
     const std::vector<bool> needed = needed_for(wanted);
@@ -29,7 +28,7 @@ std::vector<bool> Draft::needed_for(const std::vector<int32_t> & wanted) const {
         }
     };
     for (int32_t i = (int32_t) needed.size() - 1; i >= 0; --i) {
-        if (i == cut_) {
+        if (i == options_.cut) {
             needed[i] = false;
         }
         if (needed[i]) {
@@ -46,31 +45,35 @@ void Draft::draw_node(int32_t index) {
     const Node & node = blueprint_.nodes[index];
     int64_t ne[GGML_MAX_DIMS];
     for (int d = 0; d < GGML_MAX_DIMS; ++d) {
-        ne[d] = node.ne[d].at(n_tokens_);
+        ne[d] = node.ne[d].at(options_.n_tokens);
     }
     ggml_tensor * own = tensors_[index] = ggml_new_tensor(arena_.ctx, node.type, GGML_MAX_DIMS, ne);
     for (int d = 0; d < GGML_MAX_DIMS; ++d) {
-        own->nb[d] = node.nb[d].at(n_tokens_);
+        own->nb[d] = node.nb[d].at(options_.n_tokens);
     }
     if (node.cells_dim >= 0) {
-        own->ne[node.cells_dim] = n_cells_;
+        own->ne[node.cells_dim] = options_.n_cells;
         if (node.op == GGML_OP_CPY) {
             own->nb[2] = own->nb[1] * own->ne[1];
             own->nb[3] = own->nb[2] * own->ne[2];
         }
     }
     for (size_t i = 0; i < std::size(node.op_params); ++i) {
-        own->op_params[i] = (int32_t) node.op_params[i].at(n_tokens_);
+        own->op_params[i] = (int32_t) node.op_params[i].at(options_.n_tokens);
     }
     ggml_set_name(own, node.name.c_str());
     own->op = node.op;
     own->flags = node.flags;
-    own->view_offs = node.view_offset.at(n_tokens_);
+    own->view_offs = node.view_offset.at(options_.n_tokens);
     own->view_src = source(node.view);
     for (int j = 0; j < GGML_MAX_SRC; ++j) {
         own->src[j] = source(node.sources[j]);
     }
-    ggml_build_forward_expand(arena_.graph, own);  // counts leaves too; keeps the order, since sources stand before
+    if (node.op == GGML_OP_FLASH_ATTN_EXT) {
+        attentions_[index] = own;
+        tensors_[index] = options_.is_by_products ? attention_by_products(arena_.ctx, own) : own;
+    }
+    ggml_build_forward_expand(arena_.graph, tensors_[index]);  // counts leaves too; keeps the order, since sources stand before
 }
 
 ggml_tensor * Draft::source(const Origin & origin) {
@@ -78,15 +81,15 @@ ggml_tensor * Draft::source(const Origin & origin) {
         case Origin::none: return nullptr;
         case Origin::resident: return origin.tensor;
         case Origin::input: return input(origin.index);
-        case Origin::node: return origin.index == cut_ ? hidden() : tensors_[origin.index];
+        case Origin::node: return origin.index == options_.cut ? hidden() : tensors_[origin.index];
     }
     return nullptr;
 }
 
 ggml_tensor * Draft::hidden() {
     if (!hidden_) {
-        const Node & node = blueprint_.nodes[cut_];
-        hidden_ = ggml_new_tensor_2d(arena_.ctx, node.type, node.ne[0].at(n_tokens_), node.ne[1].at(n_tokens_));
+        const Node & node = blueprint_.nodes[options_.cut];
+        hidden_ = ggml_new_tensor_2d(arena_.ctx, node.type, node.ne[0].at(options_.n_tokens), node.ne[1].at(options_.n_tokens));
         ggml_set_name(hidden_, "hidden");
         ggml_set_input(hidden_);
     }
@@ -96,8 +99,8 @@ ggml_tensor * Draft::hidden() {
 ggml_tensor * Draft::input(int32_t index) {
     if (!inputs_[index]) {
         const Input & input = blueprint_.inputs[index];
-        const int64_t first = input.spans_cells ? n_cells_ : input.ne[0].at(n_tokens_);
-        inputs_[index] = ggml_new_tensor_4d(arena_.ctx, input.type, first, input.ne[1].at(n_tokens_), input.ne[2].at(n_tokens_), input.ne[3].at(n_tokens_));
+        const int64_t first = input.spans_cells ? options_.n_cells : input.ne[0].at(options_.n_tokens);
+        inputs_[index] = ggml_new_tensor_4d(arena_.ctx, input.type, first, input.ne[1].at(options_.n_tokens), input.ne[2].at(options_.n_tokens), input.ne[3].at(options_.n_tokens));
         ggml_set_name(inputs_[index], input.name.c_str());
         ggml_set_input(inputs_[index]);
     }

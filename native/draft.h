@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -11,15 +12,23 @@
 
 namespace relay {
 
+struct DraftOptions {
+    int64_t n_tokens;
+    int64_t n_cells;      // in use
+    int32_t cut;          // nodes behind this one (-1: none) are left out, and it becomes the input "hidden"
+    bool is_by_products;  // flash attention is written out (attention.h)
+};
+
 class Draft {
   public:
-    // Nodes behind `cut` (-1: none) are left out: it becomes the input "hidden".
-    Draft(const Blueprint & blueprint, int64_t n_tokens, int64_t n_cells, int32_t cut, Arena & arena);
+    Draft(const Blueprint & blueprint, Arena & arena, const DraftOptions & options);
 
     // Once.
     void draw(const std::vector<int32_t> & wanted);
 
     ggml_tensor * tensor(int32_t node) const { return tensors_[node]; }
+    // The flash-attention node itself, which is not in the graph if it was written out.
+    const ggml_tensor * attention(int32_t node) const { return attentions_.at(node); }
     // By the names that the blueprint gives them.
     std::vector<std::pair<std::string, ggml_tensor *>> inputs() const;
 
@@ -31,11 +40,10 @@ class Draft {
     ggml_tensor * input(int32_t index);
 
     const Blueprint & blueprint_;
-    const int64_t n_tokens_;
-    const int64_t n_cells_;
-    const int32_t cut_;
     Arena & arena_;
+    const DraftOptions options_;
     std::vector<ggml_tensor *> tensors_;
+    std::unordered_map<int32_t, ggml_tensor *> attentions_;
     std::vector<ggml_tensor *> inputs_;
     ggml_tensor * hidden_ = nullptr;
 };

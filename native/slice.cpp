@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "attention.h"
 #include "draft.h"
 #include "handles.h"
 #include "slice_inputs.h"
@@ -20,24 +21,9 @@ ggml_tensor * as_output(Arena & arena, ggml_tensor * tensor) {
     return tensor;
 }
 
-// softmax(q·k) of the last n_probe tokens, [n_kv, n_probe, heads]; sinks and soft-capping as the attention node has them.
-ggml_tensor * attention_of_probes(Arena & arena, const ggml_tensor * attention, int32_t n_probe) {
-    ggml_tensor * q = attention->src[0];
-    ggml_tensor * mask = attention->src[3];
-    const int64_t first = q->ne[1] - n_probe;
-    float scale, max_bias, soft_cap;
-    memcpy(&scale, attention->op_params + 0, sizeof(scale));
-    memcpy(&max_bias, attention->op_params + 1, sizeof(max_bias));
-    memcpy(&soft_cap, attention->op_params + 2, sizeof(soft_cap));
-    ggml_tensor * last = ggml_view_3d(arena.ctx, q, q->ne[0], n_probe, q->ne[2], q->nb[1], q->nb[2], q->nb[1] * first);
-    ggml_tensor * scores = ggml_mul_mat(arena.ctx, attention->src[1], last);
-    if (soft_cap != 0.0f) {
-        scores = ggml_scale(arena.ctx, ggml_tanh(arena.ctx, ggml_scale(arena.ctx, scores, scale)), soft_cap);
-        scale = 1.0f;
-    }
-    ggml_tensor * rows = ggml_view_2d(arena.ctx, mask, mask->ne[0], n_probe, mask->nb[1], mask->nb[1] * first);
-    ggml_tensor * weights = ggml_soft_max_ext(arena.ctx, scores, rows, scale, max_bias);
-    ggml_soft_max_add_sinks(weights, attention->src[4]);
+// What the last n_probe tokens pay to each cell, [cells, n_probe, heads].
+ggml_tensor * weights_of_probes(Arena & arena, const ggml_tensor * attention, int32_t n_probe) {
+    ggml_tensor * weights = attention_weights(arena.ctx, attention, attention->src[0]->ne[1] - n_probe, n_probe);
     ggml_build_forward_expand(arena.graph, weights);
     ggml_set_output(weights);
     return weights;
@@ -169,13 +155,14 @@ void run_slice(relay_context & relay, const relay_slice & slice) {
     check_slice(relay, slice);
     const Blueprint & blueprint = blueprint_for(relay, slice.n_tokens);
     std::vector<Result> results = results_of(relay, blueprint, slice);
-    Arena arena(blueprint.nodes.size() + 64);
-    Draft draft(blueprint, slice.n_tokens, padded_length(relay), slice.first > 0 ? blueprint.layers[slice.first - 1].leaving : -1, arena);
+    const bool is_by_products = !slice.is_bitwise && is_faster_by_products(relay, slice.n_tokens);
+    Arena arena(blueprint.nodes.size() + 16 * blueprint.layers.size() + 64);
+    Draft draft(blueprint, arena, {slice.n_tokens, padded_length(relay), slice.first > 0 ? blueprint.layers[slice.first - 1].leaving : -1, is_by_products});
     draft.draw(wanted_nodes(blueprint, results, slice));
     for (Result & result : results) {
         result.tensor = as_output(arena, draft.tensor(result.node));
     }
-    ggml_tensor * mass = slice.mass ? attention_of_probes(arena, draft.tensor(blueprint.layers[slice.end].attention), slice.n_probe) : nullptr;
+    ggml_tensor * mass = slice.mass ? weights_of_probes(arena, draft.attention(blueprint.layers[slice.end].attention), slice.n_probe) : nullptr;
 
     llama_synchronize(relay.ctx);
     relay.backends.allocate(arena.graph);

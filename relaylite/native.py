@@ -271,12 +271,14 @@ class Cells(_Handle):
         hidden: F32 | None = None,
         write_end: int | None = None,
         n_probe: int = 0,
+        is_bitwise: bool = True,
         want: tuple[str, ...] = (),
     ) -> SliceResult:
         """Run layers `[first, end)` for the tokens at `positions` (ascending); relay.h's relay_slice.
 
         `tokens` int32 `[n]` if first is 0, else `hidden` float32 `[n, n_embd]`. K and V are written for `[first, write_end)`, by
         default for all layers that run.
+        `is_bitwise`: equal llama_decode bit for bit; False is equal to rounding, and faster for few tokens on the CPU.
         `want` names results: "hidden", "v", "attention", "mass" (of the last `n_probe` tokens), "logits".
         """
         first, end = layers
@@ -294,6 +296,7 @@ class Cells(_Handle):
             raise NativeError(f"tokens or hidden states do not match {n} positions")
         args = ffi.new("relay_slice *")
         args.first, args.end, args.n_tokens, args.n_probe = first, end, n, n_probe
+        args.is_bitwise = is_bitwise
         args.write_end = end if write_end is None else write_end
         args.tokens, args.hidden = _pointer(ids, "int32_t"), _pointer(entering, "float")
         args.positions = _pointer(where, "int32_t")

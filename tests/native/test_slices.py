@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from live_model import LiveModel, opened
+from tiny_models import write_model
 
 from relaylite.errors import Cancelled, NativeError
 from relaylite.native import Placement
 from relaylite.rows import Rows
+from relaylite.rowvalues import values
 
 N = 40
 
@@ -235,3 +239,27 @@ def test_a_batch_is_the_most_that_a_slice_takes(tiny: LiveModel) -> None:
     tiny.cells.append([Placement(1)])
     with pytest.raises(NativeError, match="1 to n_batch tokens"):
         tiny.cells.slice((0, tiny.n_layer), positions(0, n + 1), tokens=tokens)
+
+
+@pytest.mark.parametrize("arch", ["llama", "gemma2", "gpt-oss", "bloom", "openelm"])
+@pytest.mark.parametrize("kv_type", ["f16", "f32", "q8_0"])
+def test_attention_by_products_is_equal_to_rounding(arch: str, kv_type: str, tmp_path: Path) -> None:
+    """Soft-capping, sinks, windows, ALiBi and heads that differ by layer, written out; types that cannot be are left as they are."""
+    with opened(write_model(tmp_path / "m.gguf", arch), type_k=kv_type, type_v=kv_type) as live:
+        n, tokens = 100, live.tokens(100)
+        rows, logits = live.decoded_rows(tokens)
+        live.cells.append([Placement(n)])
+        got = live.cells.slice((0, live.n_layer), positions(0, n), tokens=tokens, want=("logits",), is_bitwise=False)
+        assert np.linalg.norm(got.logits - logits) < 0.01 * np.linalg.norm(logits)
+        assert np.array_equal(got.logits, logits) == (kv_type == "q8_0")
+        back = live.live_rows()
+        for il in range(live.n_layer):
+            for mine, theirs in ((back.k(il), rows.k(il)), (back.v(il), rows.v(il))):
+                a, b = values(mine, live.cells.info.type_k), values(theirs, live.cells.info.type_v)
+                assert np.linalg.norm(a - b) < 0.01 * np.linalg.norm(b)
+        exact = live.cells.slice((0, 1), positions(0, n), tokens=tokens, write_end=1, n_probe=4, want=("attention", "mass"))
+        quick = live.cells.slice(
+            (0, 1), positions(0, n), tokens=tokens, write_end=1, n_probe=4, want=("attention", "mass"), is_bitwise=False
+        )
+        assert np.linalg.norm(quick.attention - exact.attention) < 0.01 * np.linalg.norm(exact.attention)
+        assert np.abs(quick.mass - exact.mass).max() < 0.01
