@@ -141,13 +141,13 @@ def _check_types(parameters: RelayParameters) -> None:
 
 
 def default_profile(weights: str, n_layer: int) -> Profile:
-    """Safe for a model that was never profiled: detection early, selected tokens recomputed to the last layer."""
-    start = min(max(1, round(n_layer / 8)), n_layer - 1) if n_layer > 1 else 0
+    """For a model that was never profiled: attention compared early, selected tokens recomputed to the last layer (docs/method.md)."""
+    start = max(1, round(n_layer / 15)) if n_layer > 1 else 0
 
-    def mode(tau: float, max_share: float) -> RelayParameters:
-        return RelayParameters(start, start, n_layer, "attention", tau, max_share)
+    def mode(max_share: float) -> RelayParameters:
+        return RelayParameters(start, start, n_layer, "attention", tau=1.0, max_share=max_share)
 
-    return Profile(weights, {"fast": mode(2.5, 0.10), "balanced": mode(1.5, 0.18), "careful": mode(1.0, 0.30)})
+    return Profile(weights, {"fast": mode(0.05), "balanced": mode(0.10), "careful": mode(0.20)})
 
 
 def load_profile(weights: str, n_layer: int) -> Profile:

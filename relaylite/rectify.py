@@ -207,7 +207,7 @@ class Sweep:
             result = self._cells.slice(
                 layers, positions, write_end=write_end,
                 tokens=self._plan.tokens[positions] if first == 0 else None,
-                hidden=None if active.hidden is None else active.hidden[start : start + size],
+                hidden=None if active.hidden is None else active.hidden[start : start + size], is_bitwise=False,
                 want=tuple(name for name in want if name != "logits" or is_last),
             )  # fmt: skip
             for name in want:
