@@ -60,10 +60,10 @@ def test_wrong_rows_are_noticed(tiny: LiveModel, monkeypatch: pytest.MonkeyPatch
 
 
 def spoilt(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Hidden states that are off by a tenth, as those of a wrong graph would be."""
+    """Hidden states that are off by a fifth, as those of a wrong graph would be."""
     hidden = arguments.get("hidden")
     noise = np.random.default_rng(0).standard_normal
-    return arguments if hidden is None else {**arguments, "hidden": hidden + 0.1 * hidden.std() * noise(hidden.shape).astype(np.float32)}
+    return arguments if hidden is None else {**arguments, "hidden": hidden + 0.2 * hidden.std() * noise(hidden.shape).astype(np.float32)}
 
 
 def test_wrong_logits_are_noticed(tiny: LiveModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +75,15 @@ def test_wrong_logits_are_noticed(tiny: LiveModel, monkeypatch: pytest.MonkeyPat
 
     breaking(monkeypatch, "slice", other_logits)
     assert run(tiny) == "layers computed apart give other logits than llama_decode"
+
+
+def test_attention_written_out_wrongly_is_noticed(tiny: LiveModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    breaking(
+        monkeypatch,
+        "slice",
+        lambda original, cells, args, kwargs: original(cells, *args, **(kwargs if kwargs.get("is_bitwise", True) else spoilt(kwargs))),
+    )
+    assert run(tiny) == "attention written out gives other logits than llama_decode"
 
 
 @pytest.mark.parametrize("kv_type", ["f32", "f16", "bf16", "q8_0", "q4_0"])
