@@ -16,7 +16,7 @@ AMOUNTS = ((2.5, 0.06), (2.5, 0.10), (2.0, 0.14), (1.5, 0.18), (1.2, 0.24), (1.0
 
 def ranges(n_layer: int) -> list[RelayParameters]:
     """Layer ranges to compare, each with the same amount selected."""
-    starts = sorted({min(round(depth * n_layer), n_layer - 1) for depth in DEPTHS})
+    starts = sorted({round(depth * n_layer) for depth in DEPTHS})
     by_attention = [RelayParameters(start, start, n_layer, "attention", _TAU, _SHARE) for start in starts]
     by_value = [RelayParameters(start, start + 1, n_layer, "value", _TAU, _SHARE) for start in starts[:3] if start + 1 < n_layer]
     deeper = [RelayParameters(start, start + 2, n_layer, "value", _TAU, _SHARE) for start in starts[2:4] if start + 2 < n_layer]
