@@ -8,10 +8,10 @@ from dataclasses import replace
 from relaylite.profile import RelayParameters
 
 # Depth of detection as shares of all layers, and how much is selected while ranges are compared.
-DEPTHS = (0.0, 1 / 30, 1 / 15, 2 / 15, 1 / 5, 4 / 15, 1 / 3)
-_TAU, _SHARE = 1.5, 0.18
+DEPTHS = (0.0, 1 / 30, 1 / 15, 1 / 10, 2 / 15, 1 / 5, 4 / 15, 1 / 3)
+_TAU, _SHARE = 1.0, 0.10
 # (tau, max_share) from little to much.
-AMOUNTS = ((2.5, 0.06), (2.5, 0.10), (2.0, 0.14), (1.5, 0.18), (1.2, 0.24), (1.0, 0.32))
+AMOUNTS = ((1.0, 0.03), (1.0, 0.05), (1.0, 0.08), (1.0, 0.12), (1.0, 0.16), (1.0, 0.22), (0.8, 0.30))
 
 
 def ranges(n_layer: int) -> list[RelayParameters]:
