@@ -36,7 +36,7 @@ async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
 
 
 async def picture(app: RelayApp, size: tuple[int, int], play: Callable[[Pilot[None]], Awaitable[None]], file: Path) -> None:
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=size, notifications=True) as pilot:
         await play(pilot)
         await pilot.pause(0.5)
         app.main.input.cursor_blink = False
@@ -89,8 +89,8 @@ def main() -> None:
     parser.add_argument("--model", default="default")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    settings = Settings(model=options.model, max_tokens=120)
-    for name, size, play in (("main", (140, 42), main_screen), ("cell-map", (100, 30), cell_map), ("error", (80, 24), error)):
+    settings = Settings(model=options.model, max_tokens=100, repeat_penalty=1.2)
+    for name, size, play in (("main", (140, 46), main_screen), ("cell-map", (100, 30), cell_map), ("error", (80, 24), error)):
         app = new_app(settings)
         asyncio.run(picture(app, size, lambda pilot, app=app, play=play: play(pilot, app), options.folder / f"{name}.svg"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def milliseconds(ms: float) -> str:
-    """`0.4 ms`, `112 ms`, `1.8 s`, `2 min 05 s`."""
+    """`0.4 ms`, `112 ms`, `1.8 s`, `125 s`, `12 min`."""
     if ms < 0:
         return f"-{milliseconds(-ms)}"
     if ms < 10:
@@ -13,8 +13,7 @@ def milliseconds(ms: float) -> str:
         return f"{ms:.0f} ms"
     if ms < 60_000:
         return f"{ms / 1000:.1f} s"
-    minutes, seconds = divmod(round(ms / 1000), 60)
-    return f"{minutes} min {seconds:02d} s"
+    return f"{ms / 1000:.0f} s" if ms < 600_000 else f"{ms / 60_000:.0f} min"
 
 
 def count(n: int) -> str:

@@ -22,13 +22,24 @@ _DARK = _colors("#868c99 #56b6c2 #98c379 #c678dd #e5c07b #61afef #e06c75 #3a4356
 _LIGHT = _colors("#646b77 #0b7285 #2b7a2f #8a3fa0 #8f6200 #1c5fb0 #b3303c #cfd5df #6ea3d8 #b8640a #1d2430")
 
 
-def _quiet(primary: str, background: str, muted: str) -> dict[str, str]:
-    """Headings and footer without coloured grounds. Theme variables cannot refer to each other, hence the values."""
+def _quiet(primary: str, background: str, muted: str, cursor: str, bar: str) -> dict[str, str]:
+    """Footer, scroll bars and the cursor of lists without loud grounds. Theme variables cannot refer to each other, hence the values."""
+    grounds = ("footer", "footer-description", "footer-key", "footer-item", "scrollbar", "scrollbar-corner-color")
     return {
-        "markdown-h1-color": primary, "markdown-h1-background": background, "markdown-h1-text-style": "bold",
-        "footer-background": background, "footer-description-foreground": muted, "footer-description-background": background,
-        "footer-key-foreground": primary, "footer-key-background": background, "block-cursor-text-style": "none",
-    }  # fmt: skip
+        **{name if name.endswith("color") else f"{name}-background": background for name in grounds},
+        "scrollbar-background-hover": background,
+        "scrollbar-background-active": background,
+        "scrollbar": bar,
+        "scrollbar-hover": muted,
+        "scrollbar-active": primary,
+        "footer-description-foreground": muted,
+        "footer-key-foreground": primary,
+        "block-cursor-background": cursor,
+        "block-cursor-foreground": primary,
+        "block-cursor-blurred-background": cursor,
+        "block-cursor-text-style": "none",
+        "block-cursor-blurred-text-style": "none",
+    }
 
 
 DARK = Theme(
@@ -44,7 +55,7 @@ DARK = Theme(
     surface="#1b1e25",
     panel="#22262f",
     dark=True,
-    variables=_DARK | _quiet("#7aa2f7", "#16181d", "#868c99"),
+    variables=_DARK | _quiet("#7aa2f7", "#16181d", "#868c99", "#2a3040", "#363c49"),
 )
 LIGHT = Theme(
     "relay-light",
@@ -59,14 +70,14 @@ LIGHT = Theme(
     surface="#f3f3ef",
     panel="#e9e9e4",
     dark=False,
-    variables=_LIGHT | _quiet("#2457b5", "#fbfbf9", "#646b77"),
+    variables=_LIGHT | _quiet("#2457b5", "#fbfbf9", "#646b77", "#dde6f5", "#c9ccd2"),
 )
 VARIABLE_DEFAULTS = dict(_DARK)
 
 _TERMINAL_COLORS = {"red": 5, "green": 1, "yellow": 3, "blue": 4, "magenta": 2, "cyan": 0}
 
 STATE_SIGNS: dict[State, str] = {
-    "waiting": "○", "reusing": "◔", "rectifying": "◑", "reading": "◕", "writing": "●", "done": "✓", "failed": "✗", "stopped": "■",
+    "waiting": "○", "reusing": "◔", "rectifying": "◑", "reading": "◕", "writing": "●", "done": "✓", "failed": "×", "stopped": "■",
 }  # fmt: skip
 STATE_COLORS: dict[State, str] = {
     "waiting": "$muted", "reusing": "$secondary", "rectifying": "$accent", "reading": "$secondary", "writing": "$primary",

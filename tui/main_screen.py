@@ -33,6 +33,7 @@ from relaylite.tui.reports import (
     RunEnded,
     Saved,
 )
+from relaylite.tui.safe_text import one_line
 from relaylite.tui.widgets.blocks import TurnBlock
 from relaylite.tui.widgets.chain_strip import ChainStrip
 from relaylite.tui.widgets.inspector import Inspector
@@ -326,4 +327,4 @@ class MainScreen(Actions):
             self.status.show_turn(self.conversation.last)
             return
         self.notify(reason, title="Failed", severity="error", timeout=12, markup=False)
-        self.status.show_text(f"✗ {reason}", "$error")
+        self.status.show_text(f"{look.STATE_SIGNS['failed']} {one_line(reason, 300)}", "$error")

@@ -113,7 +113,7 @@ def test_a_model_that_cannot_relay_says_why() -> None:
 
     async def scenario(pilot: Pilot[None]) -> None:
         assert any("sliding windows" in notice for notice in notices(app))
-        assert "(prefix only)" in screen_text(app)
+        await until(pilot, lambda: "(prefix only)" in screen_text(app))
 
     drive(app, scenario)
 

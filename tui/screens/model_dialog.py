@@ -24,11 +24,12 @@ class ModelDialog(Dialog[str]):
         self._current = current
 
     def content(self) -> ComposeResult:
+        yield Input(placeholder="a path to a GGUF file, or hf:owner/repo/file.gguf; or choose below", id="path", compact=True)
         yield OptionList(*(Option(self._line(entry, None), id=entry.name) for entry in load_catalog().values()))
-        yield Input(placeholder="or a path to a GGUF file, or hf:owner/repo/file.gguf", id="path")
 
     def on_mount(self) -> None:
         self.query_one(OptionList).highlighted = 0
+        self.query_one(OptionList).focus()
         self.run_worker(self._look, thread=True, name="catalogue")
 
     def _look(self) -> None:
@@ -48,9 +49,9 @@ class ModelDialog(Dialog[str]):
             ("● " if entry.name == self._current else "○ ", "bold"),
             (f"{entry.name:<20} ", "bold"),
             (f"{entry.params:>5} ", "$foreground"),
-            (f"{figures.size(entry.bytes):>8}  ", "$muted"),
+            (f"{figures.size(entry.bytes):>8} {entry.context // 1024:>4}k tokens  ", "$muted"),
             place,
-            (f"\n  {entry.use} · {entry.licence} · context {figures.count(entry.context)}", "$muted"),
+            (f"\n  {entry.use} · {entry.licence}", "$muted"),
         )
 
     @on(OptionList.OptionSelected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from textwrap import wrap
 
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
@@ -14,6 +15,7 @@ from relaylite.tui.commands import COMMANDS
 from relaylite.tui.safe_text import one_line
 from relaylite.tui.screens.dialog import Dialog
 
+TEXT_WIDTH = 56  # beside the keys, also on a screen of 80 columns
 INPUT_KEYS = (
     ("Enter", "Send"),
     ("Ctrl+J", "New line (also Shift+Enter, Alt+Enter)"),
@@ -32,7 +34,7 @@ BLOCK_KEYS = (
 SIGNS = (
     ("» › ·", "Reads all answers before it, the last one, the task only"),
     ("◔ ◑ ◕ ●", "Reusing, rectifying, reading what is new, writing"),
-    ("✓ ■ ✗ ‖", "Done, stopped, failed; the chain pauses after it"),
+    ("✓ ■ × ‖", "Done, stopped, failed; the chain pauses after it"),
     ("s u f g P", "Above the map: instructions, your message, file, between answers; a capital: that agent's answer"),
     ("· ░ ▓ █", "Cells without colour: exact, reused, recomputed, new"),
 )
@@ -68,7 +70,9 @@ class HelpPage(Page):
     def _section(self, title: str, rows: Iterable[tuple[str, str]]) -> Iterable[Content]:
         yield Content.styled(title, "bold $primary")
         for key, about in rows:
-            yield Content.assemble((f"  {key:<9} ", "bold"), (about, "$foreground"))
+            first, *rest = wrap(about, TEXT_WIDTH)
+            yield Content.assemble((f"  {key:<9} ", "bold"), (first, "$foreground"))
+            yield from (Content.styled(f"{'':<12}{line}", "$foreground") for line in rest)
         yield Content("")
 
 

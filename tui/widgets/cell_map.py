@@ -77,8 +77,7 @@ class CellMapView(Widget, can_focus=True):
     def _redraw(self) -> None:
         self._picture = None
         if self._cells is not None and self.size.width > 0 and self.size.height > 0:
-            per_character = 1 if self.app.no_color else 2
-            self._picture = draw(self._cells.cells, self.size.height * per_character, self.size.width, *self._window)
+            self._picture = draw(self._cells.cells, self.size.height * self._per_character, self.size.width, *self._window)
         self.refresh()
 
     # -- cursor ------------------------------------------------------------------------------------------------------
@@ -128,7 +127,7 @@ class CellMapView(Widget, can_focus=True):
         if picture is None:
             return
         column = min(x // self._stretch, len(picture.x) - 2)
-        row = min(y * (1 if self.app.no_color else 2), len(picture.y) - 2)
+        row = min(y * self._per_character // self._rise, len(picture.y) - 2)
         self.set_cursor(int(picture.x[column]), int(picture.y[row + 1]))
 
     # -- drawing -----------------------------------------------------------------------------------------------------
@@ -139,6 +138,16 @@ class CellMapView(Widget, can_focus=True):
         return max(1, self.size.width // (len(self._picture.x) - 1)) if self._picture is not None else 1
 
     @property
+    def _per_character(self) -> int:
+        """Rows that one character shows."""
+        return 1 if self.app.no_color else 2
+
+    @property
+    def _rise(self) -> int:
+        """Rows that show one bin: more than one where few layers are shown."""
+        return max(1, self.size.height * self._per_character // len(self._picture.shares)) if self._picture is not None else 1
+
+    @property
     def column_positions(self) -> list[int]:
         """The first position that each character column shows."""
         return np.repeat(self._picture.x[:-1], self._stretch).tolist() if self._picture is not None else []
@@ -146,7 +155,7 @@ class CellMapView(Widget, can_focus=True):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """Rows that show each layer once, if there is room."""
         layers = self._cells.cells.shape[0] if self._cells is not None else 2
-        return layers if self.app.no_color else (layers + 1) // 2
+        return -(-layers // self._per_character)
 
     def render_line(self, y: int) -> Strip:
         picture, width = self._picture, self.size.width
@@ -157,13 +166,14 @@ class CellMapView(Widget, can_focus=True):
         return Strip(segments).adjust_cell_length(width, self.rich_style)
 
     def _cursor_cell(self, picture: Picture) -> tuple[int, int]:
-        return picture.row_of(self.cursor_layer), picture.column_of(self.cursor_position) * self._stretch
+        return picture.row_of(self.cursor_layer) * self._rise, picture.column_of(self.cursor_position) * self._stretch
 
     def _signs(self, picture: Picture, y: int) -> list[Segment]:
-        if y >= len(picture.shares):
+        place = y // self._rise
+        if place >= len(picture.shares):
             return []
-        signs = np.array([look.CELL_KINDS[kind][2] for kind in range(4)])[picture.kinds[y]]
-        signs[picture.is_mixed[y]] = look.MIXED_SIGN
+        signs = np.array([look.CELL_KINDS[kind][2] for kind in range(4)])[picture.kinds[place]]
+        signs[picture.is_mixed[place]] = look.MIXED_SIGN
         signs = signs.repeat(self._stretch)
         row, column = self._cursor_cell(picture)
         if row != y:
@@ -173,12 +183,13 @@ class CellMapView(Widget, can_focus=True):
 
     def _half_blocks(self, picture: Picture, y: int) -> list[Segment]:
         n_rows = len(picture.shares)
-        if 2 * y >= n_rows:
+        upper_bin, lower_bin = 2 * y // self._rise, (2 * y + 1) // self._rise
+        if upper_bin >= n_rows:
             return []
-        upper = self._colors(picture.shares[2 * y])
+        upper = self._colors(picture.shares[upper_bin])
         lower = (
-            self._colors(picture.shares[2 * y + 1])
-            if 2 * y + 1 < n_rows
+            self._colors(picture.shares[lower_bin])
+            if lower_bin < n_rows
             else np.broadcast_to(np.array(self.background_colors[1].rgb), upper.shape)
         )
         row, column = self._cursor_cell(picture)
@@ -196,10 +207,13 @@ class CellMapView(Widget, can_focus=True):
         return segments
 
     def _colors(self, shares: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
-        """RGB of each bin of a row, uint8 `[columns, 3]`: the mean of its cells' colours."""
+        """RGB of each bin of a row, uint8 `[columns, 3]`: the mean of its cells' colours, recomputed ones counting more."""
         variables = self.app.theme_variables
         kinds = np.array([Color.parse(variables[f"map-{name}"]).rgb for _, name, _ in look.CELL_KINDS.values()], np.float32)
-        return (shares @ kinds).round().astype(np.uint8)
+        weights = shares.copy()
+        weights[:, CellMap.RECOMPUTED] = np.sqrt(shares[:, CellMap.RECOMPUTED])  # so that a few recomputed cells in a large bin are seen
+        weights /= weights.sum(axis=1, keepdims=True)
+        return (weights @ kinds).round().astype(np.uint8)
 
 
 def _rich(rgb: npt.NDArray[np.uint8]) -> RichColor:

@@ -60,7 +60,7 @@ class HistoryPlot(Static):
     def __init__(self, conversation: Conversation) -> None:
         super().__init__(id="history")
         self._conversation = conversation
-        self.border_title = "TTFT by turn  █ took  ○ full est.  ● measured"
+        self.border_title = "TTFT  █ took  ○ full (est.)  ● measured"
 
     def on_mount(self) -> None:
         self.redraw()
