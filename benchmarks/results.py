@@ -3,7 +3,7 @@
     python benchmarks/results.py TASKS [NAME …] [--model FILE] [--threads 2]    # TASKS: folder with gsm8k.jsonl, humaneval.jsonl, mmlu.csv
     python benchmarks/results.py --only-write                                   # tables and pictures from the documents that are there
 
-Documents go to docs/results/NAME.json. On a quiet machine: whatever else runs is in the figures.
+Documents go to docs/results/NAME.json; `profile` calibrates the model and keeps its profile and curve there. On a quiet machine: whatever else runs is in the figures.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from relaylite.bench.report import markdown
 
 DOCS = Path(__file__).parent.parent / "docs"
 FOLDER = DOCS / "results"
+PROFILE = "profile"
 MODES = "full,prefix,naive,relay:fast,relay,relay:careful"
 
 BASELINES = "epic:16,epic:32,cacheblend:0.15,random:0.15,everything"
@@ -53,6 +54,12 @@ def run(name: str, tasks: Path, common: list[str]) -> None:
     (FOLDER / f"{name}.json").write_text(done.stdout, encoding="utf-8")
 
 
+def calibrate(model: str, threads: str) -> None:
+    files = ["--out", str(FOLDER / "profile" / "profile.json"), "--svg", str(FOLDER / "curve.svg")]
+    (FOLDER / "profile").mkdir(parents=True, exist_ok=True)
+    subprocess.run([sys.executable, "-m", "relaylite", "profile", model, "--threads", threads, *files], check=True)
+
+
 def write() -> None:
     """Fill in docs/results.md between `<!-- NAME -->` and `<!-- end -->`, for all documents that are there."""
     page = DOCS / "results.md"
@@ -61,6 +68,9 @@ def write() -> None:
         report = json.loads(file.read_text(encoding="utf-8"))
         block = "\n".join([f"<!-- {file.stem} -->", *_section(file.stem, report), "<!-- end -->"])
         text = re.sub(rf"<!-- {re.escape(file.stem)} -->.*?<!-- end -->", lambda _, block=block: block, text, flags=re.DOTALL)
+    if (FOLDER / "curve.svg").exists():
+        picture = "<!-- curve -->\n\n![Rows from writing against rows from a full prefill](results/curve.svg)\n\n<!-- end -->"
+        text = re.sub("<!-- curve -->.*?<!-- end -->", lambda _: picture, text, flags=re.DOTALL)
     page.write_text(text, encoding="utf-8")
 
 
@@ -92,18 +102,21 @@ def _prompts(part: dict[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tasks", type=Path, nargs="?")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(RUNS))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join([PROFILE, *RUNS]))
     parser.add_argument("--model", default="default")
     parser.add_argument("--threads", default="2")
     parser.add_argument("--only-write", action="store_true")
     options = parser.parse_args()
-    if unknown := set(options.names) - RUNS.keys():
-        parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(RUNS)}")
+    if unknown := set(options.names) - {PROFILE, *RUNS}:
+        parser.error(f"unknown: {', '.join(unknown)}; known: {PROFILE}, {', '.join(RUNS)}")
     if not options.only_write:
         if options.tasks is None:
             parser.error("give the folder of the task files")
-        for name in options.names or RUNS:
-            run(name, options.tasks, ["-m", options.model, "--threads", options.threads])
+        for name in options.names or [PROFILE, *RUNS]:
+            if name == PROFILE:
+                calibrate(options.model, options.threads)
+            else:
+                run(name, options.tasks, ["-m", options.model, "--threads", options.threads])
     write()
 
 
