@@ -3,7 +3,8 @@
     python benchmarks/results.py TASKS [NAME …] [--model FILE] [--threads 2]    # TASKS: folder with gsm8k.jsonl, humaneval.jsonl, mmlu.csv
     python benchmarks/results.py --only-write                                   # tables and pictures from the documents that are there
 
-Documents go to docs/results/NAME.json; `profile` calibrates the model and keeps its profile and curve there. On a quiet machine: whatever else runs is in the figures.
+Documents go to docs/results/NAME.json; `profile` calibrates the model and keeps its profile and curve there. On a quiet machine:
+whatever else runs is in the figures.
 """
 
 from __future__ import annotations
