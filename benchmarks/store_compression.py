@@ -1,6 +1,6 @@
 """What smaller forms of stored rows cost: bytes, perplexity, and the time to make and to read them.
 
-    python benchmarks/store_compression.py TEXT [--model MODEL] [--chunks 8] [--context 384] [--follow 256]
+    python benchmarks/store_compression.py TEXT [--model MODEL] [--chunks 8] [--context 384] [--follow 256] [--threads N]
 
 Of every chunk of the text file the first tokens become rows, stored and read back in each form; the following tokens are then scored
 behind them. Prints perplexity against rows as they are.
@@ -9,6 +9,7 @@ behind them. Prints perplexity against rows as they are.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,7 @@ def surprise(engine: Engine, rows: Rows, tokens: np.ndarray) -> float:
     n = len(rows)
     prompt = tokens[: n + 1]
     segments = (Segment(0, n, Kind.PREFIX, Match(0, rows, 0, n)), Segment(n, n + 1, Kind.NEW))
+    engine.use(engine.profile)  # empties the live sequence, of which the engine would keep what the prompt begins with
     engine.prefill(Plan(prompt, segments, PREFIX), lambda phase: None)
     logits = np.concatenate([engine.logits()[None], engine.follow(tokens[n + 1 : -1].tolist())]).astype(np.float64)
     logits -= logits.max(axis=1, keepdims=True)
@@ -65,11 +67,12 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=8)
     parser.add_argument("--context", type=int, default=384)
     parser.add_argument("--follow", type=int, default=256)
+    parser.add_argument("--threads", type=int)
     options = parser.parse_args()
 
-    engine = Engine.open(resolve_model(options.model), EngineOptions(n_ctx=options.context + options.follow + 64))
-    tokens = np.array(engine.tokenizer.tokenize(options.text.read_text(encoding="utf-8"), parse_special=False), np.int32)
     size = options.context + options.follow
+    engine = Engine.open(resolve_model(options.model), EngineOptions(n_ctx=size + 64, n_threads=options.threads))
+    tokens = np.array(engine.tokenizer.tokenize(options.text.read_text(encoding="utf-8"), parse_special=False), np.int32)
     costs = {name: Cost() for name in CODECS}
     n_chunks = min(options.chunks, len(tokens) // size)
     for chunk in tokens[: n_chunks * size].reshape(n_chunks, size):
@@ -78,9 +81,10 @@ def main() -> None:
         rows = engine.harvest("")
         for name, codec in CODECS.items():
             costs[name].surprise += surprise(engine, stored(rows, codec, costs[name]), chunk)
+            print(f"\r{name:6}", end="", file=sys.stderr, flush=True)
     n_scored = n_chunks * (options.follow - 1)
     plain = costs["plain"]
-    print(f"{engine.info.name}: {n_chunks} chunks, {n_scored} tokens scored, perplexity {np.exp(plain.surprise / n_scored):.3f}")
+    print(f"\r{engine.info.name}: {n_chunks} chunks, {n_scored} tokens scored, perplexity {np.exp(plain.surprise / n_scored):.3f}")
     print("form    smaller  perplexity  write ms/1k  read ms/1k")
     for name, cost in costs.items():
         worse = np.exp((cost.surprise - plain.surprise) / n_scored) - 1

@@ -96,6 +96,17 @@ def test_stored_rows_gain_states_captured_later_and_lose_none():
     assert state[4].tolist() == [5, 6, 7, 8]
 
 
+def test_no_rows_are_nothing():
+    """What a model whose cache cannot be read leaves."""
+    bare = RowLayout((), (), "bare")
+    for layout in (LAYOUT, bare):
+        store = Store(layout, PLENTY)
+        store.put(rows_of([], layout=layout))
+        assert store.stats().spans == 0
+        assert store.prefix(np.array([1, 2], np.int32), exact=True) is None
+        assert store.spans(np.array([1, 2], np.int32), 0, 1) == []
+
+
 def test_rows_of_another_layout_are_refused():
     store = Store(LAYOUT, PLENTY)
     other = RowLayout(LAYOUT.k_bytes, LAYOUT.v_bytes, "f2")
