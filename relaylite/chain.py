@@ -274,7 +274,7 @@ class Chain:
 
     def _prompt_of(self, turn: Turn) -> Prompt:
         """What a loaded turn answered, rendered again."""
-        if [agent.name for agent in self.agents[: turn.index + 1]][turn.index :] != [turn.agent]:
+        if turn.index >= len(self.agents) or self.agents[turn.index].name != turn.agent:
             raise UsageError(f"the prompt of {turn.agent} is not known any more: the chain has other agents now")
         return self._render(turn.index, self.rounds[min(self.n_dropped, turn.round) : turn.round + 1])
 
