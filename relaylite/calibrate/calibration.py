@@ -39,7 +39,7 @@ class CalibrationOptions:
     """`n_chains` in all; `seconds`: no chain is begun after that, but two a stage are always measured."""
 
     n_chains: int = 16
-    seconds: float = 240.0
+    seconds: float = 220.0
     max_tokens: int = 160
     n_follow: int = 32
 

@@ -54,7 +54,7 @@ class _Lengths(click.ParamType[tuple[int, ...]]):
 @click.option(
     "--relayed", type=_Lengths(), default=None, help="Measure at these lengths of relayed text instead of the chain's own answers."
 )
-@click.option("--max-tokens", "-n", type=click.IntRange(33), default=256, show_default=True, help="Tokens of each answer.")
+@click.option("--max-tokens", type=click.IntRange(33), default=256, show_default=True, help="Tokens of each answer.")
 @click.option("--cold", is_flag=True, help="A first visit: the reading agent's instructions were never seen before.")
 @click.option("--answers/--no-answers", default=True, help="Have every policy write the last answer and count the right ones.")
 @click.option("--execute", is_flag=True, help="Run programs that the model wrote, to judge them (limits, but no sandbox).")
