@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from relaylite import fingerprint, llama, native, selfcheck
+from relaylite import fingerprint, footprint, llama, native, selfcheck
 from relaylite.errors import ContextOverflow, EngineClosed, ModelError, UsageError
 from relaylite.events import PhaseName
 from relaylite.metrics import CellMap
@@ -81,7 +81,10 @@ class Engine:
         self._stop = keep(native.Stop())
         self._model = keep(_load_model(path, options))
         capture = keep(native.Capture(options.n_ctx + CONTEXT_PADDING))
-        self._context: llama.Context = keep(llama.Context(self._model, _context_options(options, n_threads, capture, self._stop)))
+        for_context = _context_options(options, n_threads, capture, self._stop)
+        if options.n_gpu_layers == 0:
+            footprint.check_context(self._model, for_context)
+        self._context: llama.Context = keep(llama.Context(self._model, for_context))
         cells, refusal = _open_cells(self._context, n_threads, self._stop, keep)
         self.tokenizer = self._model.vocab
         template = read_template(options.chat_template, self._model.chat_template or "")

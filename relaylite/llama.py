@@ -25,7 +25,7 @@ log = logging.getLogger("relaylite.llama")
 
 KV_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "bf16": 30}
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
-_last_lines: deque[str] = deque(maxlen=20)
+_errors: deque[str] = deque(maxlen=20)
 _level = logging.DEBUG
 
 
@@ -37,8 +37,8 @@ def _on_log(level: int, text: bytes, _: Any) -> None:
     _level = _LEVELS.get(level, _level)  # 5 continues the line before
     if line.strip(". "):
         log.log(_level, "%s", line)
-        if _level >= logging.WARNING:
-            _last_lines.append(line)
+        if _level >= logging.ERROR:
+            _errors.append(line)
 
 
 def start() -> None:
@@ -48,8 +48,13 @@ def start() -> None:
 
 
 def last_error() -> str:
-    """The last warning or error that llama.cpp logged, shortened to one line."""
-    return _last_lines[-1].strip()[:200] if _last_lines else "no reason given"
+    """The last error that llama.cpp logged, shortened to one line."""
+    return _errors[-1].strip()[:200] if _errors else "no reason given"
+
+
+def _cause() -> str:
+    """The first error since they were cleared: those after it say only what failed in turn."""
+    return _errors[0].strip()[:200] if _errors else "no reason given"
 
 
 _GUARD = "\x01"
@@ -67,10 +72,10 @@ class Model:
         if on_progress is not None:
             self._progress = lc.llama_progress_callback(lambda done, _: on_progress(done))
             params.progress_callback = self._progress
-        _last_lines.clear()
+        _errors.clear()
         self.pointer = lc.llama_model_load_from_file(str(path).encode(), params)
         if not self.pointer:
-            raise ModelError(f"llama.cpp cannot load {path}: {last_error()}")
+            raise ModelError(f"llama.cpp cannot load {path} ({path.stat().st_size / 1e6:,.0f} MB): {_cause()}")
         self.path = path
         self.vocab = Vocab(lc.llama_model_get_vocab(self.pointer), is_spaced=self.meta("tokenizer.ggml.model") == "llama")
 
@@ -84,6 +89,10 @@ class Model:
             if n < size:
                 return buffer.value.decode("utf-8", "replace")
             size = n + 1
+
+    def arch_meta(self, key: str) -> str | None:
+        """A value whose key begins with the architecture's name."""
+        return self.meta(f"{self.meta('general.architecture')}.{key}")
 
     @property
     def chat_template(self) -> str | None:
@@ -216,10 +225,10 @@ class Context:
         if options.abort_callback[0]:
             params.abort_callback = ctypes.cast(options.abort_callback[0], type(params.abort_callback))
             params.abort_callback_data = options.abort_callback[1]
-        _last_lines.clear()
+        _errors.clear()
         self._address = lc.llama_init_from_model(model.pointer, params)
         if not self._address:
-            raise ModelError(f"llama.cpp cannot make a context of {options.n_ctx} tokens: {last_error()}")
+            raise ModelError(f"llama.cpp cannot make a context of {options.n_ctx} tokens: {_cause()}")
         self._memory = lc.llama_get_memory(self.pointer)
         self.n_ctx = int(lc.llama_n_ctx(self.pointer))
         self.n_batch = int(lc.llama_n_batch(self.pointer))  # never more than the context that was asked for

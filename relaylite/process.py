@@ -26,7 +26,25 @@ def peak_resident_bytes() -> int:
 
 
 def available_bytes() -> int:
-    """Memory that could still be taken without swapping."""
+    """Memory that could still be taken without swapping, and within the limit of this process's address space."""
+    return min(_free_bytes(), _left_of_limit())
+
+
+def _left_of_limit() -> int:
+    """What `ulimit -v` leaves."""
+    try:
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit == resource.RLIM_INFINITY:
+            return sys.maxsize
+        mapped = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (ImportError, OSError):
+        return sys.maxsize
+    return max(limit - mapped, 0)
+
+
+def _free_bytes() -> int:
     try:
         sizes = dict(line.split(":") for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
         return int(sizes["MemAvailable"].split()[0]) * 1024

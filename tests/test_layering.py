@@ -51,7 +51,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "selfcheck": VALUES | {"llama", "native", "rowvalues"},
     "sequence": VALUES | {"llama", "native"},
     "writer": VALUES | {"llama", "native", "seam", "sequence", "textstream"},
-    "engine": VALUES | {"fingerprint", "llama", "native", "profile", "rectify", "seam", "selfcheck", "sequence", "template", "writer"},
+    "footprint": VALUES | {"llama", "process"},
+    "engine": VALUES
+    | {"fingerprint", "footprint", "llama", "native", "profile", "rectify", "seam", "selfcheck", "sequence", "template", "writer"},
     "attachments": {"errors"},
     "conversation": VALUES | {"agents", "attachments", "messages"},
     "runner": VALUES | {"planner", "prompt", "seam"},
