@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,8 @@ from relaylite.store.quantize import CODECS
 from relaylite.store.store import DISK_BYTES
 
 DEFAULT_POLICY = "relay"
+
+logging.getLogger("relaylite").addHandler(logging.NullHandler())  # else Python prints native errors, a stopped decode among them
 
 
 class Relay:
