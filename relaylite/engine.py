@@ -5,6 +5,7 @@ What is reused is decided before (planner), what is repaired is decided in `rect
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import weakref
@@ -31,7 +32,7 @@ from relaylite.writer import Writer
 
 MAX_BATCH = 512
 MAX_CONTEXT = 1 << 22
-CONTEXT_PADDING = 256  # llama.cpp rounds a context up to a multiple of it
+CONTEXT_STEP = 256  # llama.cpp rounds a context up to a multiple of it, and ends the process where there is room for one output
 OnPhase = Callable[[PhaseName], None]
 
 
@@ -80,8 +81,9 @@ class Engine:
         self._close.atexit = False  # the process's memory goes with it
         self._stop = keep(native.Stop())
         self._model = keep(_load_model(path, options))
-        capture = keep(native.Capture(options.n_ctx + CONTEXT_PADDING))
-        for_context = _context_options(options, n_threads, capture, self._stop)
+        n_ctx = math.ceil(options.n_ctx / CONTEXT_STEP) * CONTEXT_STEP
+        capture = keep(native.Capture(n_ctx))
+        for_context = _context_options(options, n_ctx, n_threads, capture, self._stop)
         if options.n_gpu_layers == 0:
             footprint.check_context(self._model, for_context)
         self._context: llama.Context = keep(llama.Context(self._model, for_context))
@@ -223,9 +225,11 @@ class _Clock:
         return (self._at - before) * 1e3
 
 
-def _context_options(options: EngineOptions, n_threads: int, capture: native.Capture, stop: native.Stop) -> llama.ContextOptions:
+def _context_options(
+    options: EngineOptions, n_ctx: int, n_threads: int, capture: native.Capture, stop: native.Stop
+) -> llama.ContextOptions:
     return llama.ContextOptions(
-        options.n_ctx,
+        n_ctx,
         MAX_BATCH,
         n_threads,
         options.type_k,
