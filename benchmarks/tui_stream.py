@@ -1,9 +1,10 @@
 """What the terminal app costs while a model writes: share of one core, and how long a key press takes to be shown.
 
-    python benchmarks/tui_stream.py [--tokens 2000] [--rate 200]
+    python benchmarks/tui_stream.py [--tokens 2000] [--rate 200] [--model default]
 
-A scripted engine (no model) writes Markdown at a steady rate into the headless app; keys are typed meanwhile. The figures include
-Textual's own work of layout and rendering, and not the terminal's. Prints one JSON document.
+A scripted engine (no model) writes Markdown at a steady rate into the headless app; keys are typed meanwhile. With --model, keys are
+typed while that model loads, prefills and writes. The figures include Textual's own work of layout and rendering, and not the
+terminal's. Prints one JSON document.
 """
 
 from __future__ import annotations
@@ -80,17 +81,13 @@ async def measure(n: int, rate: float, size: tuple[int, int]) -> dict[str, objec
         delays = await _typing(app, writing)
         await until(pilot, lambda: app.main.current is not None and app.main.current.n_tokens == n)
     app.engine.close(5.0)
-    delays.sort()
     return {
         "size": list(size),
         "tokens": n,
         "tokens_per_s": rate,
         "core_share": round(cost - idle, 3),
         "core_share_idle": round(idle, 3),
-        "key_ms_median": round(1000 * statistics.median(delays), 1),
-        "key_ms_p99": round(1000 * delays[int(0.99 * (len(delays) - 1))], 1),
-        "key_ms_max": round(1000 * delays[-1], 1),
-        "keys": len(delays),
+        **_spread(delays),
     }
 
 
@@ -102,27 +99,72 @@ async def _cost(work) -> float:
 
 
 async def _typing(app, writing: asyncio.Task) -> list[float]:
-    """Seconds from sending a key to its character being in the input's rendered line."""
-    from textual import events
-
+    """Delays of keys typed until `writing` is done."""
     delays: list[float] = []
     app.main.input.focus()
     while not writing.done():
-        app.main.input.clear()
-        await asyncio.sleep(0.11)
-        start = time.perf_counter()
-        app.post_message(events.Key("x", "x"))
-        while "x" not in app.main.input.render_line(0).text:
-            await asyncio.sleep(0.001)
-        delays.append(time.perf_counter() - start)
+        delays.append(await _key(app))
     return delays
+
+
+async def _key(app) -> float:
+    """Seconds from sending a key to its character being in the input's rendered line."""
+    from textual import events
+
+    app.main.input.clear()
+    await asyncio.sleep(0.11)
+    start = time.perf_counter()
+    app.post_message(events.Key("x", "x"))
+    while "x" not in app.main.input.render_line(0).text:
+        await asyncio.sleep(0.001)
+    return time.perf_counter() - start
+
+
+async def measure_model(model: str) -> list[dict[str, object]]:
+    """Key delays while a real model loads, prefills a long message, and writes."""
+    from relaylite.agents import BUILT_IN
+    from relaylite.config import Settings
+    from relaylite.policies import RELAY
+    from relaylite.tui.app import RelayApp
+    from relaylite.tui.engine_thread import EngineThread
+    from relaylite.tui.files import History
+    from relaylite.tui.start import ModelOpener
+
+    settings = Settings(model=model, max_tokens=100)
+    agents = BUILT_IN[:2]
+    app = RelayApp(settings, EngineThread(ModelOpener(settings), agents, RELAY), {}, agents, RELAY, History(None))
+    delays: dict[str, list[float]] = {"loading": [], "prefill": [], "writing": []}
+    async with app.run_test(size=(120, 40)) as pilot:
+        while app.main.info is None:
+            delays["loading"].append(await _key(app))
+        app.main.input.load_text("Sum up: " + "a river runs to the sea and the rain comes back. " * 60)
+        await pilot.press("enter")
+        while app.main.is_busy:
+            state = app.main.current.state if app.main.current else "reusing"
+            delays["writing" if state == "writing" else "prefill"].append(await _key(app))
+    app.engine.close(10.0)
+    return [{"while": name, **_spread(values)} for name, values in delays.items() if values]
+
+
+def _spread(delays: list[float]) -> dict[str, object]:
+    delays = sorted(delays)
+    return {
+        "key_ms_median": round(1000 * statistics.median(delays), 1),
+        "key_ms_p99": round(1000 * delays[int(0.99 * (len(delays) - 1))], 1),
+        "key_ms_max": round(1000 * delays[-1], 1),
+        "keys": len(delays),
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=2000)
     parser.add_argument("--rate", type=float, default=200.0)
+    parser.add_argument("--model", help="measure with this model instead")
     options = parser.parse_args()
+    if options.model:
+        print(json.dumps({"model": options.model, "rows": asyncio.run(measure_model(options.model))}, indent=1))
+        return
     rows = [asyncio.run(measure(options.tokens, options.rate, size)) for size in ((80, 24), (160, 48))]
     print(json.dumps({"python": platform.python_version(), "machine": platform.machine(), "rows": rows}, indent=1))
 
