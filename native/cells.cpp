@@ -1,5 +1,6 @@
 // cells.cpp: rows in and out of the live sequence. New cells come from a composed state (layout: llama_kv_cache::state_write in llama.cpp's
 // src/llama-kv-cache.cpp) that is set on the scratch sequence and then handed to the live one, which moves metadata only.
+#include <algorithm>
 #include <cstring>
 
 #include "context.h"
@@ -9,7 +10,9 @@ namespace relay {
 
 namespace {
 
-// Writes into a buffer that only grows: its memory is touched once per append, not cleared before.
+constexpr size_t most_state_bytes = size_t(64) << 20;
+
+// Writes into a buffer that only grows: its memory is touched once, not cleared before.
 class StateWriter {
   public:
     explicit StateWriter(std::vector<uint8_t> & bytes) : bytes_(bytes) {}
@@ -156,6 +159,50 @@ void check_identity(relay_context & relay, int32_t p0, const relay_segment * seg
     }
 }
 
+// Composes a state on the scratch sequence and hands its cells to the live one.
+void place(relay_context & relay, const std::vector<relay_segment> & segments) {
+    const int32_t p0 = relay.length();
+    const int32_t n_segments = (int32_t) segments.size();
+    StateWriter state(relay.state);
+    state.put<uint32_t>(relay.state_magic);
+    state.put<llama_seq_id>(scratch_seq);
+    for (const std::vector<int32_t> & layers : relay.caches) {
+        put_cache(relay, state, layers, segments.data(), n_segments);
+    }
+    llama_memory_seq_rm(relay.memory, scratch_seq, -1, -1);
+    if (llama_state_seq_set_data(relay.ctx, relay.state.data(), state.size(), scratch_seq) == 0) {
+        fail(RELAY_FAILED, "llama.cpp refused %zu bytes of rows", state.size());
+    }
+    llama_memory_seq_cp(relay.memory, scratch_seq, live_seq, -1, -1);
+    llama_memory_seq_rm(relay.memory, scratch_seq, -1, -1);
+    check_identity(relay, p0, segments.data(), n_segments);
+}
+
+// The composed state is a second copy of the rows: a long append is placed piece by piece.
+void place_in_pieces(relay_context & relay, const relay_segment * segments, int32_t n_segments) {
+    const int32_t most = (int32_t) std::max<size_t>(1, most_state_bytes / relay.layers.token_bytes());
+    std::vector<relay_segment> piece;
+    int32_t n = 0;
+    for (int32_t i = 0; i < n_segments; ++i) {
+        for (int32_t done = 0; done < segments[i].n;) {
+            relay_segment part = segments[i];
+            part.first += done;
+            part.n = std::min(most - n, part.n - done);
+            piece.push_back(part);
+            done += part.n;
+            n += part.n;
+            if (n == most) {
+                place(relay, piece);
+                piece.clear();
+                n = 0;
+            }
+        }
+    }
+    if (n > 0) {
+        place(relay, piece);
+    }
+}
+
 }  // namespace
 
 void read_rows(const relay_context & relay, int32_t p0, int32_t p1, uint8_t * out) {
@@ -173,20 +220,8 @@ void read_rows(const relay_context & relay, int32_t p0, int32_t p1, uint8_t * ou
 void append(relay_context & relay, const relay_segment * segments, int32_t n_segments) {
     check_segments(relay, segments, n_segments);
     const int32_t p0 = relay.length();
-    StateWriter state(relay.state);
-    state.put<uint32_t>(relay.state_magic);
-    state.put<llama_seq_id>(scratch_seq);
-    for (const std::vector<int32_t> & layers : relay.caches) {
-        put_cache(relay, state, layers, segments, n_segments);
-    }
-    llama_memory_seq_rm(relay.memory, scratch_seq, -1, -1);
-    if (llama_state_seq_set_data(relay.ctx, relay.state.data(), state.size(), scratch_seq) == 0) {
-        fail(RELAY_FAILED, "llama.cpp refused %zu bytes of rows", state.size());
-    }
-    llama_memory_seq_cp(relay.memory, scratch_seq, live_seq, -1, -1);
-    llama_memory_seq_rm(relay.memory, scratch_seq, -1, -1);
-    check_identity(relay, p0, segments, n_segments);
     try {
+        place_in_pieces(relay, segments, n_segments);
         std::vector<Run> runs;
         for (int32_t i = 0, position = p0; i < n_segments; position += segments[i++].n) {
             if (segments[i].data && segments[i].delta != 0) {
@@ -194,7 +229,7 @@ void append(relay_context & relay, const relay_segment * segments, int32_t n_seg
             }
         }
         rotate(relay, runs);
-    } catch (const Failure &) {
+    } catch (...) {
         llama_memory_seq_rm(relay.memory, live_seq, p0, -1);
         throw;
     }

@@ -15,9 +15,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from live_model import LiveModel, opened  # noqa: E402
+from live_model import LiveModel, opened
 
-from relaylite.native import Placement, ffi, lib  # noqa: E402
+from relaylite.native import Placement, ffi, lib
 
 NULL = ffi.NULL
 INT_MAX, INT_MIN = 2**31 - 1, -(2**31)

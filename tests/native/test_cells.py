@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
-from live_model import LiveModel
+from live_model import LiveModel, opened
 
 from relaylite.errors import NativeError
 from relaylite.native import Placement
@@ -93,6 +95,19 @@ def test_the_cache_fills_to_its_last_cell_and_no_further(tiny: LiveModel) -> Non
     with pytest.raises(NativeError, match="1 more cells do not fit"):
         tiny.cells.append([Placement(1, rows)])
     assert len(tiny.cells) == n
+
+
+def test_an_append_larger_than_a_piece(default_model_path: Path) -> None:
+    """The state that rows are composed into is bounded; pieces join without a seam, within segments and between them."""
+    with opened(default_model_path, n_ctx=4096) as live:
+        n = 3500
+        assert n * live.layout.token_bytes > 64 << 20
+        rows = live.random_rows(n)
+        live.cells.append([Placement(n - 700, rows, first=700), Placement(5), Placement(700, rows)])
+        back = live.live_rows()
+        for il in (0, live.n_layer - 1):
+            for got, source in ((back.k(il), rows.k(il)), (back.v(il), rows.v(il))):
+                assert np.array_equal(got[: n - 700], source[700:]) and np.array_equal(got[n - 695 :], source[:700])
 
 
 def test_a_refused_append_changes_nothing(tiny: LiveModel) -> None:

@@ -229,6 +229,20 @@ def test_two_contexts_on_one_model(tiny: LiveModel) -> None:
             assert_same_rows(live, rows)
 
 
+@pytest.mark.parametrize("n_batch", [2, 3, 4])
+def test_batches_too_small_to_foretell_graphs(n_batch: int, tiny_path: Path) -> None:
+    """Below four tokens every slice asks llama.cpp for its graph."""
+    with opened(tiny_path, n_batch=n_batch) as live:
+        tokens = live.tokens(n_batch * 3)
+        rows, logits = live.decoded_rows(tokens)
+        for start in range(0, len(tokens), n_batch):
+            live.cells.append([Placement(n_batch)])
+            where = positions(start, start + n_batch)
+            got = live.cells.slice((0, live.n_layer), where, tokens=tokens[where], want=("logits",))
+        assert np.array_equal(got.logits, logits)
+        assert_same_rows(live, rows)
+
+
 def test_a_batch_is_the_most_that_a_slice_takes(tiny: LiveModel) -> None:
     n = tiny.cells.info.n_batch
     tokens = tiny.tokens(n + 1)
