@@ -119,10 +119,9 @@ def capture_calls() -> Iterator[BadCall]:
     yield "relay_capture_watch(null names)", lambda: lib.relay_capture_watch(capture, 1, NULL, widths)
     yield "relay_capture_watch(null widths)", lambda: lib.relay_capture_watch(capture, 1, names, NULL)
     yield "relay_capture_watch(null name)", lambda: lib.relay_capture_watch(capture, 1, ffi.new("char *[]", [NULL]), widths)
-    yield (
-        "relay_capture_watch(empty name)",
-        lambda: lib.relay_capture_watch(capture, 1, ffi.new("char *[]", [ffi.new("char[]", b"")]), widths),
-    )
+    nothing = ffi.new("char[]", b"")
+    nameless = ffi.new("char *[]", [nothing])
+    yield "relay_capture_watch(empty name)", lambda: lib.relay_capture_watch(capture, 1, nameless, widths)
     for width in (0, -1, INT_MIN):
         yield f"relay_capture_watch(width {width})", lambda w=width: lib.relay_capture_watch(capture, 1, names, ffi.new("int32_t[]", [w]))
     for position in (-1, 9, INT_MAX, INT_MIN):
