@@ -11,7 +11,7 @@ from relaylite.profile import RelayParameters
 DEPTHS = (0.0, 1 / 30, 1 / 15, 1 / 10, 2 / 15, 1 / 5, 4 / 15, 1 / 3)
 _TAU, _SHARE = 1.0, 0.10
 # (tau, max_share) from little to much.
-AMOUNTS = ((1.0, 0.04), (1.0, 0.06), (1.0, 0.08), (1.0, 0.10), (1.0, 0.13), (1.0, 0.18), (0.8, 0.26))
+AMOUNTS = ((1.0, 0.03), (1.0, 0.05), (1.0, 0.07), (_TAU, _SHARE), (1.0, 0.13), (1.0, 0.17), (1.0, 0.21), (0.8, 0.30))
 
 
 def ranges(n_layer: int) -> list[RelayParameters]:
