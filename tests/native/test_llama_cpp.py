@@ -104,4 +104,5 @@ def renamer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_a_name_that_is_gone_is_one_line_at_open(name: str, outcome: str, renamer: Path, tiny_path: Path) -> None:
-    assert run(OPEN_AND_CHECK, str(tiny_path), LD_PRELOAD=str(renamer), RENAMED=name) == outcome
+    preloaded = ":".join(filter(None, [os.environ.get("LD_PRELOAD"), str(renamer)]))
+    assert run(OPEN_AND_CHECK, str(tiny_path), LD_PRELOAD=preloaded, RENAMED=name) == outcome
