@@ -9,7 +9,6 @@ from functools import partial
 from queue import Empty
 from typing import ClassVar
 
-from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
@@ -72,6 +71,7 @@ class RelayApp(App[None]):
         self.main = MainScreen(engine, self.conversation, agents, policy, files)
         self._drain_timer: Timer | None = None
         self._interrupted_at = 0.0
+        self._gc_threshold = gc.get_threshold()
         self._updated_at = self._ui_time = 0.0
         self.register_theme(look.DARK)
         self.register_theme(look.LIGHT)
@@ -88,6 +88,7 @@ class RelayApp(App[None]):
         self.engine.start()
         self.engine.open(self.settings.model)
         self._drain_timer = self.set_interval(1 / UPDATES_PER_SECOND, self._drain)
+        self._gc_threshold = gc.get_threshold()
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD, 20, 50)
@@ -142,9 +143,8 @@ class RelayApp(App[None]):
         if self._drain_timer is not None:
             self._drain_timer.stop()
         self.engine.cancel()
-
-    def on_text_selected(self, event: events.TextSelected) -> None:
-        event.stop()
+        gc.unfreeze()
+        gc.set_threshold(*self._gc_threshold)
 
 
 def joined(reports: Iterable[Report]) -> Iterable[Report]:

@@ -22,6 +22,7 @@ from relaylite.tui import files
 from relaylite.tui.backend import ChainLike, Opener, Progress, RelayLike
 from relaylite.tui.reports import (
     STOPPED,
+    Attached,
     Dropped,
     Edited,
     Failed,
@@ -83,8 +84,7 @@ class EngineThread(threading.Thread):
     def send(self, task: str, files: Sequence[Attachment], stop_after: int | None) -> None:
         """Let the chain answer `task` and the files that it names as @file; pause after the agent at `stop_after`."""
         self._cancel_asked.clear()
-        attached = tuple(files)
-        self._put(partial(self._do_run, lambda chain: chain.stream(task, files=(*attached, *attached_in(task)), stop_after=stop_after)))
+        self._put(partial(self._do_run, partial(self._stream, task, tuple(files), stop_after)))
 
     def resume(self, stop_after: int | None) -> None:
         self._cancel_asked.clear()
@@ -215,6 +215,11 @@ class EngineThread(threading.Thread):
             self._keep(self._chain.to_dict())
         except Exception as error:
             self._report(Failed(reason_of(error)))
+
+    def _stream(self, task: str, files: tuple[Attachment, ...], stop_after: int | None, chain: ChainLike) -> Iterator[Event]:
+        files = (*files, *attached_in(task))
+        self._report(Attached(tuple(file.source for file in files)))
+        return chain.stream(task, files=files, stop_after=stop_after)
 
     def _do_configure(self, agents: tuple[Agent, ...], policy: Policy) -> None:
         self._agents, self._policy = agents, policy

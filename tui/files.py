@@ -65,13 +65,22 @@ class History:
         self._path = path
         self.entries: list[str] = []
         if path is not None and path.exists():
-            for line in path.read_text(encoding="utf-8", errors="replace").splitlines()[-HISTORY_LIMIT:]:
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            if len(lines) > 2 * HISTORY_LIMIT:
+                self._shorten(path, lines)
+            for line in lines[-HISTORY_LIMIT:]:
                 try:
                     entry = json.loads(line)
                 except ValueError:
                     continue
                 if isinstance(entry, str):
                     self.entries.append(entry)
+
+    @staticmethod
+    def _shorten(path: Path, lines: list[str]) -> None:
+        with suppress(UsageError, OSError):
+            write_text(path, "\n".join(lines[-HISTORY_LIMIT:]) + "\n")
+            path.chmod(0o600)
 
     def add(self, text: str) -> None:
         """Remember `text`; a repetition of the last one, or a very long one, is not written down."""

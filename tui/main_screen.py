@@ -11,7 +11,7 @@ from textual.containers import Horizontal
 from textual.widgets import Footer, Input
 
 from relaylite.agents import Agent
-from relaylite.attachments import Attachment, attached_in
+from relaylite.attachments import Attachment
 from relaylite.events import ChainStarted, Notice, Phase, PrefillDone, TextDelta, TurnFinished, TurnStarted
 from relaylite.policies import Policy
 from relaylite.tui import look
@@ -20,6 +20,7 @@ from relaylite.tui.conversation import FINISHED, Conversation, State
 from relaylite.tui.engine_thread import EngineThread
 from relaylite.tui.reports import (
     STOPPED,
+    Attached,
     Dropped,
     Edited,
     Failed,
@@ -33,7 +34,7 @@ from relaylite.tui.reports import (
     RunEnded,
     Saved,
 )
-from relaylite.tui.safe_text import one_line
+from relaylite.tui.safe_text import one_line, safe_text
 from relaylite.tui.widgets.blocks import TurnBlock
 from relaylite.tui.widgets.chain_strip import ChainStrip
 from relaylite.tui.widgets.inspector import Inspector
@@ -58,6 +59,7 @@ class MainScreen(Actions):
         self.info = None
         self._tasks: list[str] = []  # messages on their way to the chain
         self._files = tuple(files)  # for the first message
+        self._attached: tuple[str, ...] = ()
         self._running_since: float | None = None
 
     def compose(self) -> ComposeResult:
@@ -96,6 +98,8 @@ class MainScreen(Actions):
                 self._show_state(PHASE_STATES[report.name])
             case ChainStarted():
                 await self._show_chain_started(report)
+            case Attached():
+                self._attached = report.files
             case TurnStarted():
                 await self._show_turn_started(report)
             case PrefillDone():
@@ -103,7 +107,7 @@ class MainScreen(Actions):
             case TurnFinished():
                 self._show_turn_finished(report)
             case Notice():
-                self.notify(report.text, severity="warning", timeout=10, markup=False)
+                self.notify(safe_text(report.text), severity="warning", timeout=10, markup=False)
             case RunEnded():
                 self._show_run_ended(report)
             case Opening() | Opened() | OpenFailed() | MemoryUsed():
@@ -120,9 +124,8 @@ class MainScreen(Actions):
         self.chain.reset(len(self.conversation.rounds[-1].turns) if self._is_last_round(report.round) else 0)
         if not self._is_last_round(report.round):
             task = self._tasks.pop(0) if self._tasks else ""
-            files = tuple(dict.fromkeys([*(file.source for file in self._files), *(file.source for file in attached_in(task))]))
-            self._files = ()
-            await self.transcript.add(self.conversation.start_round(task, report.round, files))
+            await self.transcript.add(self.conversation.start_round(task, report.round, self._attached))
+            self._files = self._attached = ()
 
     def _is_last_round(self, number: int) -> bool:
         return bool(self.conversation.rounds) and self.conversation.rounds[-1].number == number
@@ -326,5 +329,5 @@ class MainScreen(Actions):
             self.notify(reason, timeout=3)
             self.status.show_turn(self.conversation.last)
             return
-        self.notify(reason, title="Failed", severity="error", timeout=12, markup=False)
+        self.notify(safe_text(reason), title="Failed", severity="error", timeout=12, markup=False)
         self.status.show_text(f"{look.STATE_SIGNS['failed']} {one_line(reason, 300)}", "$error")

@@ -38,6 +38,13 @@ class OpenFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Attached:
+    """Names of the files that go with the message which is about to be answered."""
+
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded:
     """A run came to its end; "paused" waits for `resume`. `reason` is one line for "failed"."""
 
@@ -105,4 +112,4 @@ class Failed:
     reason: str
 
 
-Report = Event | Opening | Opened | OpenFailed | RunEnded | MemoryUsed | Dropped | Edited | Measured | Loaded | Saved | Failed
+Report = Event | Attached | Opening | Opened | OpenFailed | RunEnded | MemoryUsed | Dropped | Edited | Measured | Loaded | Saved | Failed

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_driver import drive, screen_text, scripted_app
+from app_driver import drive, screen_text, scripted_app, until
 from fakes import FakeEngine
 from textual.pilot import Pilot
 
@@ -101,6 +101,8 @@ def test_the_screen_looks_as_it_did(name: str, monkeypatch: pytest.MonkeyPatch) 
         if name.startswith("prompt"):
             app.main.transcript.blocks[-1].focus()
         await pilot.press(*keys)
+        if name.startswith("prompt"):
+            await until(pilot, lambda: "chat template" in screen_text(app).splitlines()[4])
         await pilot.pause(0.2)
         app.main.input.cursor_blink = False
         check(name, screen_text(app))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from textual import _ansi_sequences, events
-from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
 
@@ -28,11 +27,6 @@ def teach_alt_enter() -> None:
 class PromptInput(TextArea):
     """Posts `Sent`, also for an empty text. A message that could not be sent is put back with `give_back`."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "send", "Send", show=False, priority=False),
-        Binding(",".join(NEW_LINE_KEYS[:3]), "new_line", "New line", show=False),
-    ]
-
     class Sent(Message):
         def __init__(self, text: str) -> None:
             super().__init__()
@@ -48,11 +42,11 @@ class PromptInput(TextArea):
         if event.key == "enter":
             event.stop()
             event.prevent_default()
-            self.action_send()
+            self._send()
         elif event.key in NEW_LINE_KEYS:
             event.stop()
             event.prevent_default()
-            self.action_new_line()
+            self.insert("\n")
         else:
             await super()._on_key(event)
 
@@ -62,11 +56,8 @@ class PromptInput(TextArea):
         self.insert(safe_text(event.text))
         self.scroll_cursor_visible()
 
-    def action_send(self) -> None:
+    def _send(self) -> None:
         self.post_message(self.Sent(self.text))
-
-    def action_new_line(self) -> None:
-        self.insert("\n")
 
     def taken(self) -> None:
         """The message is on its way: remember it and empty the input."""

@@ -10,7 +10,7 @@ from relaylite.events import PromptPart
 from relaylite.metrics import CellMap
 from relaylite.tui import figures
 from relaylite.tui.conversation import TurnRecord
-from relaylite.tui.safe_text import safe_text
+from relaylite.tui.safe_text import one_line, safe_text
 
 PART_LIMIT = 4000  # characters shown of one part
 
@@ -21,7 +21,7 @@ def origin_of(part: PromptPart) -> str:
     if part.kind == "answer":
         return f"from {part.source}"
     if part.kind == "file":
-        return f"file {part.source}"
+        return f"file {one_line(part.source)}"
     return names[part.kind]
 
 
@@ -43,32 +43,28 @@ class PromptParts(Static):
     """A listing of the parts; template text is one quiet line each."""
 
     def __init__(self, record: TurnRecord, colors: dict[str, str]) -> None:
-        super().__init__(classes="parts")
-        self._record, self._colors = record, colors
+        super().__init__(listing(record, colors), classes="parts")
 
-    def on_mount(self) -> None:
-        self.update(self._content())
 
-    def _content(self) -> Content:
-        lines: list[Content] = []
-        position = 0
-        for part in self._record.parts:
-            n = len(part.tokens)
-            lines.append(self._part(part, fate_of(self._record.cells, position, n)))
-            position += n
-        return Content("\n").join(lines) if lines else Content.styled("The prompt's parts are not known.", "$muted")
+def listing(record: TurnRecord, colors: dict[str, str]) -> Content:
+    """All parts of the record's prompt, one below the other."""
+    lines: list[Content] = []
+    position = 0
+    for part in record.parts:
+        n = len(part.tokens)
+        lines.append(_entry(part, fate_of(record.cells, position, n), colors))
+        position += n
+    return Content("\n").join(lines) if lines else Content.styled("The prompt's parts are not known.", "$muted")
 
-    def _part(self, part: PromptPart, fate: str) -> Content:
-        color = self._colors.get(part.source, "$muted") if part.kind == "answer" else "$muted"
-        sign = "▌" if part.kind == "answer" else "│"
-        facts = f"{figures.count(len(part.tokens))} tokens" + (f", {fate}" if fate else "")
-        head = Content.assemble((f"{sign} ", color), (origin_of(part), f"bold {color}"), (f" · {facts}", "$muted"))
-        if part.kind in ("template", "glue"):
-            return head
-        text = (
-            part.text
-            if len(part.text) <= PART_LIMIT
-            else part.text[:PART_LIMIT] + f" … {figures.count(len(part.text) - PART_LIMIT)} more characters"
-        )
-        body = [Content.assemble((f"{sign} ", color), safe_text(line)) for line in text.strip().splitlines()]
-        return Content("\n").join([head, *body])
+
+def _entry(part: PromptPart, fate: str, colors: dict[str, str]) -> Content:
+    color = colors.get(part.source, "$muted") if part.kind == "answer" else "$muted"
+    sign = "▌" if part.kind == "answer" else "│"
+    facts = f"{figures.count(len(part.tokens))} tokens" + (f", {fate}" if fate else "")
+    head = Content.assemble((f"{sign} ", color), (origin_of(part), f"bold {color}"), (f" · {facts}", "$muted"))
+    if part.kind in ("template", "glue"):
+        return head
+    more = len(part.text) - PART_LIMIT
+    text = part.text[:PART_LIMIT] + (f" … {figures.count(more)} more characters" if more > 0 else "")
+    body = [Content.assemble((f"{sign} ", color), safe_text(line)) for line in text.strip().splitlines()]
+    return Content("\n").join([head, *body])
