@@ -18,7 +18,7 @@ from tiny_models import write_model
 
 from relaylite import Agent, Relay
 from relaylite.engine import Engine, EngineOptions
-from relaylite.errors import EngineClosed, UsageError
+from relaylite.errors import EngineClosed, NativeError, UsageError
 from relaylite.events import Notice
 from relaylite.plan import Kind
 from relaylite.planner import make_plan
@@ -240,7 +240,7 @@ def test_damage_to_the_cell_identity_is_an_error_and_not_a_wrong_answer(tiny: Li
     lc.llama_memory_seq_cp(memory, 0, 1, -1, -1)  # positions stay, cells are no longer free for what comes
     lc.llama_memory_seq_rm(memory, 0, 20, -1)
     plan = plan_of(PREFIX, Taken(rows, 0, 20, Kind.PREFIX), tiny.tokens(9, 1))
-    with pytest.raises(Exception, match="does not hold position"):
+    with pytest.raises(NativeError, match="does not hold position"):
         tiny.prefill(plan)
     lc.llama_memory_seq_rm(memory, 1, -1, -1)
     assert len(tiny.engine.harvest("")) == 0
