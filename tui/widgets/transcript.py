@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 from textual.binding import BindingType
@@ -50,12 +51,12 @@ class Transcript(VerticalScroll, can_focus=False):
         super().__init__(id="transcript")
         self._conversation, self._color_of = conversation, color_of
         self._items: list[Round | TurnRecord] = []
-        self._follows = True
+        self._follows, self._is_placing = True, False
         self._first = 0  # place in _items of the first mounted block
 
     def follow(self) -> None:
         """Go to the end and stay there while text comes, until the user scrolls away from it."""
-        self._follows = True
+        self._follows, self._is_placing = True, False
         self.scroll_end(animate=False, immediate=True)
 
     def watch_virtual_size(self) -> None:
@@ -65,7 +66,17 @@ class Transcript(VerticalScroll, can_focus=False):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        self._follows = new_value >= self.max_scroll_y
+        self._follows = new_value >= self.max_scroll_y and not self._is_placing
+
+    def _place(self, scroll: Callable[[], None]) -> None:
+        """Scroll to a place once what is new was laid out, and stay there: the end may be there only because more is to come."""
+        self._follows, self._is_placing = False, True
+
+        def place() -> None:
+            scroll()
+            self.call_after_refresh(setattr, self, "_is_placing", False)
+
+        self.call_after_refresh(place)
 
     async def on_mount(self) -> None:
         await self.mount(Static(Content(WELCOME), id="welcome"))
@@ -134,10 +145,9 @@ class Transcript(VerticalScroll, can_focus=False):
             return
         if block.is_folded:
             await block.action_fold()
-        self._follows = False
         self.clear_mark()
         block.add_class("hit")
-        self.call_after_refresh(self._scroll_to_line, block, line, text)
+        self._place(partial(self._scroll_to_line, block, line, text))
 
     def _scroll_to_line(self, block: Block, line: int, text: str) -> None:
         row = block.mark(text, line)
@@ -151,8 +161,7 @@ class Transcript(VerticalScroll, can_focus=False):
             block.mark("", 0)
 
     def on_block_unfolded(self, event: Block.Unfolded) -> None:
-        self._follows = False
-        self.call_after_refresh(self.scroll_to_widget, event.block, animate=False, top=True)
+        self._place(partial(self.scroll_to_widget, event.block, animate=False, top=True))
 
     async def on_earlier_asked(self) -> None:
         await self.show_earlier()
