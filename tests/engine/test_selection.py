@@ -44,6 +44,11 @@ def test_a_lower_threshold_chooses_no_fewer(deviation: np.ndarray, a: float, b: 
     assert choose(deviation, min(a, b), share).sum() >= choose(deviation, max(a, b), share).sum()
 
 
+def test_a_token_at_the_threshold_is_not_chosen() -> None:
+    assert not choose(np.full(4, 0.5, np.float32), 1.0, 1.0).any()
+    assert not choose(np.zeros(4, np.float32), 0.0, 1.0).any()
+
+
 @given(DEVIATIONS, TAU)
 def test_a_share_of_nothing_chooses_the_unknown_alone(deviation: np.ndarray, tau: float) -> None:
     assert np.array_equal(choose(deviation, tau, 0.0), np.isnan(deviation))
