@@ -10,6 +10,9 @@ import pytest
 
 from relaylite import paths
 
+# Processes that tests start import the installed package too, not the source folder that they happen to run in.
+os.environ["PYTHONSAFEPATH"] = "1"
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _interrupts_arrive() -> None:
