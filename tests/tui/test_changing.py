@@ -196,7 +196,7 @@ def test_a_conversation_is_saved_loaded_and_goes_on(tmp_path: Path) -> None:
         await until(pilot, file.exists)
         await pilot.press("ctrl+n")
         await until(pilot, lambda: not app.conversation.rounds)
-        assert "Type a message below" in screen_text(app)
+        await until(pilot, lambda: "Type a message below" in screen_text(app))
         await open_dialog(pilot, "ctrl+o", PathDialog)
         app.screen.query_one(Input).value = str(file)
         await pilot.press("enter")

@@ -195,7 +195,7 @@ def test_the_chain_pauses_and_a_corrected_answer_is_read_but_not_relayed() -> No
         app.screen.query_one(TextArea).load_text("merge them in one walk")
         await pilot.press("ctrl+d")
         await until(pilot, lambda: app.conversation.rounds[0].turns[0].was_edited)
-        assert "merge them in one walk" in screen_text(app) and "sort everything" not in screen_text(app)
+        await until(pilot, lambda: "merge them in one walk" in screen_text(app) and "sort everything" not in screen_text(app))
         app.main.input.focus()
         await pilot.press("enter")
         await until(pilot, lambda: app.main.chain.states == ["done", "done"])
