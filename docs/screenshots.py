@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from textual.pilot import Pilot
 
+from relaylite import paths
 from relaylite.agents import choose_agents, load_agents
 from relaylite.config import Settings
 from relaylite.policies import RELAY
@@ -90,6 +93,7 @@ def main() -> None:
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     settings = Settings(model=options.model, max_tokens=100, repeat_penalty=1.2)
+    os.environ[paths.HOME_VARIABLE] = tempfile.mkdtemp()  # rows kept from earlier runs would be taken over, and shown so
     for name, size, play in (("main", (140, 46), main_screen), ("cell-map", (100, 30), cell_map), ("error", (80, 24), error)):
         app = new_app(settings)
         asyncio.run(picture(app, size, lambda pilot, app=app, play=play: play(pilot, app), options.folder / f"{name}.svg"))
