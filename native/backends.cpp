@@ -4,8 +4,8 @@
 
 namespace relay {
 
-static constexpr int max_graph_nodes = 16384;
-static constexpr size_t sched_size = 4 * max_graph_nodes;  // nodes with their weights and inputs: ggml ends the process when it is exceeded
+// ggml ends the process when a graph's nodes, weights and inputs exceed what the scheduler was made for, and reserves 20 kB of address space for each.
+static constexpr int with_sources = 3;
 
 Backends::~Backends() {
     ggml_backend_sched_free(sched_);
@@ -29,7 +29,8 @@ void Backends::add(ggml_backend_dev_t device, int n_threads, relay_stop * stop) 
     }
 }
 
-void Backends::open(const Residents & residents, int n_threads, relay_stop * stop) {
+void Backends::open(const Residents & residents, int max_nodes, int n_threads, relay_stop * stop) {
+    max_nodes_ = max_nodes;
     std::vector<ggml_backend_dev_t> devices;
     for (const auto & [name, tensor] : residents) {
         ggml_backend_dev_t device = ggml_backend_buft_get_device(ggml_backend_buffer_get_type(tensor->buffer));
@@ -43,15 +44,15 @@ void Backends::open(const Residents & residents, int n_threads, relay_stop * sto
     for (ggml_backend_dev_t device : devices) {
         add(device, n_threads, stop);
     }
-    sched_ = ggml_backend_sched_new(backends_.data(), nullptr, (int) backends_.size(), sched_size, false, true);
+    sched_ = ggml_backend_sched_new(backends_.data(), nullptr, (int) backends_.size(), (size_t) max_nodes * with_sources, false, true);
     if (!sched_) {
         fail(RELAY_FAILED, "cannot make a scheduler over %zu backends", backends_.size());
     }
 }
 
 void Backends::allocate(ggml_cgraph * graph) {
-    if (ggml_graph_n_nodes(graph) > max_graph_nodes) {
-        fail(RELAY_UNSUPPORTED, "a compute graph of %d nodes is larger than %d", ggml_graph_n_nodes(graph), max_graph_nodes);
+    if (ggml_graph_n_nodes(graph) > max_nodes_) {
+        fail(RELAY_UNSUPPORTED, "a compute graph of %d nodes is larger than %d", ggml_graph_n_nodes(graph), max_nodes_);
     }
     ggml_backend_sched_reset(sched_);
     if (!ggml_backend_sched_alloc_graph(sched_, graph)) {

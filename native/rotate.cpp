@@ -13,7 +13,6 @@ namespace relay {
 namespace {
 
 constexpr size_t nodes_per_run = 10;  // in one layer, with a cache that is quantized and Hadamard-rotated
-constexpr size_t max_nodes = 8192;
 
 float as_float(int32_t bits) {
     float value;
@@ -108,7 +107,7 @@ class Turning {
 
 void rotate(relay_context & relay, const std::vector<Run> & runs) {
     llama_synchronize(relay.ctx);
-    const size_t n_at_once = std::max<size_t>(1, max_nodes / (relay.layers.all.size() * nodes_per_run));
+    const size_t n_at_once = std::max<size_t>(1, relay.backends.max_nodes() / (relay.layers.all.size() * nodes_per_run));
     for (size_t first = 0; first < runs.size(); first += n_at_once) {
         const size_t end = std::min(first + n_at_once, runs.size());
         Turning turning(relay, end - first);

@@ -91,6 +91,7 @@ class Sweep:
         self._chosen = np.empty(0, np.int32)  # span tokens recomputed from `_from_layer` on
         self._from_layer = 0
         self._deviation = np.full(len(plan.tokens), np.nan, np.float32)
+        self._seen: F32 | None = None  # attention of the candidates, where that is what is compared
         self.new_states: dict[str, tuple[Tokens, F32]] = {}
 
     # -- stages ----------------------------------------------------------------------------------------------------------
@@ -114,6 +115,7 @@ class Sweep:
         self._deviation[candidates] = deviation
         chosen = choose(deviation, p.tau, p.max_share)
         self._chosen = candidates[chosen]
+        self._renew(p, chosen)
         self._active = self._active.merged(entering.only(chosen))
 
     def _rebuild(self, positions: Tokens) -> None:
@@ -138,7 +140,7 @@ class Sweep:
     def _measure(self, p: RelayParameters, entering: Active) -> tuple[F32, Active]:
         """Deviation of each candidate at `l_det`, and the candidates as they enter the next layer to run."""
         if p.detector == "attention":
-            seen = self._run((p.l_det, p.l_det), entering, write_end=p.l_det, want=("attention",))["attention"]
+            self._seen = seen = self._run((p.l_det, p.l_det), entering, write_end=p.l_det, want=("attention",))["attention"]
             return angle(seen, self._captured(f"attn-{p.l_det}", entering.positions), self._cells.layers[p.l_det].n_head), entering
         both = self._active.merged(entering)
         got = self._run((p.l_start, p.l_det), both, want=("v", "hidden"))
@@ -146,6 +148,16 @@ class Sweep:
         both = Active(both.positions, got["hidden"])
         self._active, self._layer = both.only(~is_candidate), p.l_det
         return angle(got["v"][is_candidate], self._reused_v(p.l_det, entering.positions)), both.only(is_candidate)
+
+    def _renew(self, p: RelayParameters, chosen: Mask) -> None:
+        """What was seen of chosen tokens replaces what was captured: their rows will belong to this context."""
+        if self._seen is None:
+            return
+        name = f"attn-{p.l_det}"
+        positions, vectors = self.new_states[name]
+        both = np.concatenate([positions, self._chosen])
+        order = np.argsort(both, kind="stable")
+        self.new_states[name] = (both[order], np.concatenate([vectors, self._seen[chosen]])[order])
 
     def fill(self) -> F32:
         """Rows of all active tokens to the last layer. Returns the logits of the prompt's last token, float32 `[n_vocab]`."""
