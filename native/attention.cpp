@@ -5,6 +5,7 @@
 namespace relay {
 
 static constexpr int32_t most_tokens = 128;  // measured: from here on ggml's tiles are faster
+static constexpr int64_t most_bytes = 64 << 20;  // of one layer's scores, which flash attention does not need
 
 ggml_tensor * attention_weights(ggml_context * ctx, const ggml_tensor * attention, int64_t first, int64_t n) {
     ggml_tensor * q = attention->src[0];
@@ -35,7 +36,8 @@ ggml_tensor * attention_by_products(ggml_context * ctx, const ggml_tensor * atte
 bool is_faster_by_products(const relay_context & relay, int32_t n_tokens) {
     const Layer & layer = relay.layers.all[0];
     const auto is_float = [](const ggml_tensor * cache) { return cache->type == GGML_TYPE_F16 || cache->type == GGML_TYPE_F32; };
-    return n_tokens < most_tokens && is_float(layer.k) && is_float(layer.v) && ggml_backend_buffer_is_host(layer.v->buffer);
+    const int64_t n_bytes = (int64_t) sizeof(float) * relay.length() * n_tokens * layer.n_head;
+    return n_tokens < most_tokens && n_bytes <= most_bytes && is_float(layer.k) && is_float(layer.v) && ggml_backend_buffer_is_host(layer.v->buffer);
 }
 
 }  // namespace relay

@@ -37,15 +37,16 @@ static Watch * watch_named(relay_capture * capture, const char * name) {
 
 static void keep(relay_capture * capture, Watch & watch, const ggml_tensor * tensor) {
     const int64_t n_tokens = tensor->ne[1];
+    const int64_t at = watch.cursor;
+    watch.cursor = (int32_t) std::min<int64_t>(at + n_tokens, capture->n_positions);  // moves on also where nothing can be kept
     if (tensor->type != GGML_TYPE_F32 || tensor->ne[0] != watch.width || !ggml_is_contiguous(tensor) ||
-        watch.cursor + n_tokens > capture->n_positions) {
+        at + n_tokens > capture->n_positions) {
         return;
     }
     capture->staging.resize((size_t) n_tokens * watch.width);
     ggml_backend_tensor_get(tensor, capture->staging.data(), 0, ggml_nbytes(tensor));
-    reach(watch, watch.cursor + (int32_t) n_tokens);
-    ggml_fp32_to_fp16_row(capture->staging.data(), watch.vectors.data() + (size_t) watch.cursor * watch.width, n_tokens * watch.width);
-    watch.cursor += (int32_t) n_tokens;
+    reach(watch, (int32_t) (at + n_tokens));
+    ggml_fp32_to_fp16_row(capture->staging.data(), watch.vectors.data() + (size_t) at * watch.width, n_tokens * watch.width);
 }
 
 }  // namespace relay

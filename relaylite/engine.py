@@ -31,6 +31,7 @@ from relaylite.template import ChatTemplate, read_template
 from relaylite.writer import Writer
 
 MAX_BATCH = 512
+MAX_THREADS = 512  # ggml
 MAX_CONTEXT = 1 << 22
 CONTEXT_STEP = 256  # llama.cpp rounds a context up to a multiple of it, and ends the process where there is room for one output
 OnPhase = Callable[[PhaseName], None]
@@ -94,7 +95,7 @@ class Engine:
         weights = fingerprint.of_file(path)
         self.profile = load_profile(weights, self._model.n_layer).overridden(options.relay)
         self.profile.check_fits(self._model.n_layer)
-        self.layout = _layout(cells, weights, options)
+        self.layout = _layout(cells, weights, options, self._model, self._context)
         self.info = _info(self._model, self._context, self.layout, refusal)
         self.finish_reason = ""
         self.answer_tokens: tuple[int, ...] = ()
@@ -270,8 +271,12 @@ def _open_cells(
     return cells, cells.refusal or selfcheck.run(cells, context) or None
 
 
-def _layout(cells: native.Cells | None, weights: str, options: EngineOptions) -> RowLayout:
-    name = fingerprint.combined(weights, options.type_k, options.type_v, native.LLAMA_CPP_PYTHON)
+def _layout(cells: native.Cells | None, weights: str, options: EngineOptions, model: llama.Model, context: llama.Context) -> RowLayout:
+    """Some RoPE factors depend on whether the context is longer than the original one; an environment variable turns a cache rotation off."""
+    original = model.arch_meta("rope.scaling.original_context_length") or str(model.n_ctx_train)
+    is_long = original.isdigit() and context.n_ctx > int(original)
+    rotation = os.environ.get("LLAMA_ATTN_ROT_DISABLE", "")
+    name = fingerprint.combined(weights, options.type_k, options.type_v, native.LLAMA_CPP_PYTHON, is_long, rotation)
     return RowLayout((), (), name) if cells is None else RowLayout(cells.k_bytes, cells.v_bytes, name)
 
 
@@ -305,7 +310,7 @@ def _physical_cores() -> int:
         has_siblings = Path("/sys/devices/system/cpu/smt/active").read_text().strip() == "1"
     except OSError:
         has_siblings = False
-    return max(1, n // 2 if has_siblings else n)
+    return min(max(1, n // 2 if has_siblings else n), MAX_THREADS)
 
 
 def _close_in(process: int, opened: list[Any]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ class Model:
             self._progress = lc.llama_progress_callback(lambda done, _: on_progress(done))
             params.progress_callback = self._progress
         _errors.clear()
-        self.pointer = lc.llama_model_load_from_file(str(path).encode(), params)
+        self.pointer = lc.llama_model_load_from_file(os.fsencode(path), params)
         if not self.pointer:
             raise ModelError(f"llama.cpp cannot load {path} ({path.stat().st_size / 1e6:,.0f} MB): {_cause()}")
         self.path = path

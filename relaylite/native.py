@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,7 +21,9 @@ from relaylite.rows import Rows, Tokens
 try:
     from relaylite._native import ffi, lib
 except ImportError as error:
-    raise NativeError(f"relaylite's extension does not load ({error}); install again: pip install --force-reinstall relaylite") from error
+    is_source = (Path(__file__).parents[1] / "native").is_dir()
+    remedy = "this is the source folder: run from another one, or with python -P" if is_source else "install relaylite again"
+    raise NativeError(f"relaylite's extension does not load ({error}); {remedy}") from error
 
 F32 = npt.NDArray[np.float32]
 F16 = npt.NDArray[np.float16]

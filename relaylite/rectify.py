@@ -192,7 +192,7 @@ class Sweep:
         """Span tokens that lack a captured state: they are recomputed from their ids."""
         missing = np.zeros(len(spans), bool)
         for name in p.captures:
-            missing |= np.isnan(self._states[name][spans, 0])
+            missing |= ~np.isfinite(self._states[name][spans]).all(axis=1)  # F16 may overflow, too
         return spans[missing]
 
     def _captured(self, name: str, positions: Tokens) -> F32:

@@ -142,7 +142,9 @@ class LiveSequence:
         """Set the vectors `[n, width]` of these positions (ascending)."""
         starts = np.flatnonzero(np.diff(positions, prepend=-2) != 1)
         for start, end in zip(starts, [*starts[1:], len(positions)], strict=True):
-            self._capture.write(self._states[name], int(positions[start]), vectors[start:end].astype(np.float16))
+            with np.errstate(over="ignore"):  # an infinite vector counts as none
+                halves = vectors[start:end].astype(np.float16)
+            self._capture.write(self._states[name], int(positions[start]), halves)
 
     def _width(self, node: str) -> int:
         assert self.cells is not None

@@ -53,7 +53,7 @@ def _rows(info: ModelInfo, memory: Memory) -> list[tuple[str, str]]:
         ("vocabulary", f"{info.n_vocab} tokens"),
         ("context", context),
         ("KV cache", f"{per_token}, {_mb(memory.kv_bytes)} for the context"),
-        ("memory", f"{_mb(memory.model_bytes)} weights, {_mb(memory.compute_bytes)} for computing, {_mb(memory.resident_bytes)} resident"),
+        ("memory", f"{_mb(memory.model_bytes)} weights, {_mb(memory.resident_bytes)} resident"),
         ("relaying", "works (self-check passed)" if info.relay_refusal is None else f"off: {info.relay_refusal}"),
         *(("warning", warning) for warning in info.warnings),
     ]
