@@ -90,7 +90,9 @@ class MainScreen(Actions):
     # -- reports -----------------------------------------------------------------------------------------------------
 
     async def show_report(self, report: Report) -> None:
-        """Bring the widgets to where the engine is."""
+        """Bring the widgets to where the engine is. While the app closes, its last reports come too late."""
+        if not self.transcript.is_attached:
+            return
         match report:
             case TextDelta():
                 self._show_text(report)

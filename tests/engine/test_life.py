@@ -99,6 +99,12 @@ def test_an_open_that_fails_holds_nothing(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def _environment() -> dict[str, str]:
+    """The tests' modules can be imported, and relaylite from where it is installed."""
+    folders = [str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
+
+
 def test_a_forked_process_is_refused_and_can_end(tiny_path: Path) -> None:
     """Refused, and neither closing nor dropping waits for threads that were not forked. In a process of its own: pytest has threads."""
     script = """
@@ -125,7 +131,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 assert (live.full(live.tokens(9)) == expected).all()
 print("the parent goes on")
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])}
+    environment = _environment()
     done = subprocess.run(
         [sys.executable, "-c", script, str(tiny_path)], capture_output=True, text=True, timeout=120, env=environment, check=False
     )
@@ -149,7 +155,7 @@ live.prefill(plan_of(FULL, live.tokens(9)))
 deltas = live.engine.generate(Sampling())
 next(deltas)
 """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])}
+    environment = _environment()
     done = subprocess.run(
         [sys.executable, "-c", script, str(tiny_path)], capture_output=True, text=True, timeout=120, env=environment, check=False
     )

@@ -137,7 +137,7 @@ def test_keys_can_be_set_in_the_settings() -> None:
     async def scenario(pilot: Pilot[None]) -> None:
         app.main.input.insert("go")
         await pilot.press("enter")
-        await until(pilot, engine.in_generate.is_set)
+        await until(pilot, lambda: engine.in_generate.is_set() and app.main.transcript.blocks)
         app.main.transcript.blocks[0].focus()
         await pilot.press("ctrl+x")
         await until(pilot, lambda: not app.main.is_busy)
