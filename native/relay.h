@@ -62,6 +62,17 @@ int             relay_capture_seek(relay_capture * capture, int32_t position);
 int             relay_capture_read(const relay_capture * capture, int32_t i, int32_t p0, int32_t p1, uint16_t * out, size_t n_out);
 int             relay_capture_write(relay_capture * capture, int32_t i, int32_t p0, int32_t p1, const uint16_t * in, size_t n_in);
 
+/* ---- memory: what a llama_context takes, in bytes, over all devices ------------------------------------------------- */
+
+typedef struct relay_memory {
+    uint64_t weights;
+    uint64_t cache;      /* KV rows, and states of recurrent layers */
+    uint64_t compute;    /* what passes between the nodes of llama.cpp's graphs */
+} relay_memory;
+
+/* Also of a context whose model was loaded with llama_model_params.no_alloc: what it would take. */
+int relay_memory_read(const struct llama_context * ctx, relay_memory * out);
+
 /* ---- context: one llama_context, seen through its compute graph --------------------------------------------------- */
 
 typedef struct relay_context relay_context;

@@ -112,6 +112,11 @@ class Relay:
         self._runner.check_open()
         return replace(self._runner.engine.memory(), store_bytes=self._store.stats().ram_bytes, resident_bytes=resident_bytes())
 
+    def forecast(self, n_ctx: int) -> Memory:
+        """What this model would take with a context of so many tokens. Raises ModelError if llama.cpp would refuse it."""
+        self._runner.check_open()
+        return self._runner.engine.forecast(n_ctx)
+
     def close(self) -> None:
         """Stop what runs, within a second, write rows to the store's folder if it has one, and free the model. From any thread.
 

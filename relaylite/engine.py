@@ -10,7 +10,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,7 @@ class Engine:
         if options.n_gpu_layers == 0:
             footprint.check_context(self._model, for_context)
         self._context: llama.Context = keep(llama.Context(self._model, for_context))
+        self._for_context, self._n_gpu_layers = for_context, options.n_gpu_layers
         cells, refusal = _open_cells(self._context, n_threads, self._stop, keep)
         self.tokenizer = self._model.vocab
         template = read_template(options.chat_template, self._model.chat_template or "")
@@ -96,7 +97,8 @@ class Engine:
         self.profile = load_profile(weights, self._model.n_layer).overridden(options.relay)
         self.profile.check_fits(self._model.n_layer)
         self.layout = _layout(cells, weights, options, self._model, self._context)
-        self.info = _info(self._model, self._context, self.layout, refusal)
+        token_bytes = self.layout.token_bytes or footprint.bytes_per_token(self._model, for_context)
+        self.info = _info(self._model, self._context, token_bytes, refusal)
         self.finish_reason = ""
         self.answer_tokens: tuple[int, ...] = ()
         self._sequence = LiveSequence(self._context, cells, capture, self._stop)
@@ -202,7 +204,15 @@ class Engine:
 
     def memory(self) -> Memory:
         self._check_open()
-        return Memory(model_bytes=self._model.n_bytes, kv_bytes=self.info.n_ctx * self.layout.token_bytes)
+        taken = native.memory_of(self._context.address)
+        captured = self._sequence.state_bytes_per_token * self.info.n_ctx
+        return Memory(self._model.n_bytes, taken.cache, taken.compute, capture_bytes=captured)
+
+    def forecast(self, n_ctx: int) -> Memory:
+        """What this model would take with another context, before it is made."""
+        self._check_open()
+        wanted = footprint.forecast(self._model, replace(self._for_context, n_ctx=n_ctx), self._n_gpu_layers)
+        return replace(wanted, model_bytes=self._model.n_bytes, capture_bytes=self._sequence.state_bytes_per_token * n_ctx)
 
     def close(self) -> None:
         """Free context and model; a second time, or in a forked process, it does nothing. An engine that is dropped is closed too."""
@@ -280,7 +290,7 @@ def _layout(cells: native.Cells | None, weights: str, options: EngineOptions, mo
     return RowLayout((), (), name) if cells is None else RowLayout(cells.k_bytes, cells.v_bytes, name)
 
 
-def _info(model: llama.Model, context: llama.Context, layout: RowLayout, refusal: str | None) -> ModelInfo:
+def _info(model: llama.Model, context: llama.Context, token_bytes: int, refusal: str | None) -> ModelInfo:
     warnings = []
     if context.n_ctx > model.n_ctx_train > 0:
         warnings.append(f"the context of {context.n_ctx} tokens is longer than the {model.n_ctx_train} that the model was trained for")
@@ -298,7 +308,7 @@ def _info(model: llama.Model, context: llama.Context, layout: RowLayout, refusal
         n_head_kv=model.n_head_kv,
         n_vocab=model.vocab.n_tokens,
         file_bytes=model.path.stat().st_size,
-        kv_bytes_per_token=layout.token_bytes,
+        kv_bytes_per_token=token_bytes,
         quantization=model.description,
         warnings=tuple(warnings),
     )

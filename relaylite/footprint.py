@@ -1,31 +1,45 @@
-"""What a context takes in memory, estimated before llama.cpp takes it: a system that promises more than it has would end the process later.
+"""What a context takes in memory, known before llama.cpp takes it: a system that promises more than it has would end the process later.
 
-Estimates only; what was really taken is `Engine.memory()`'s to say.
+llama.cpp itself plans it, on a sketch of the model without weights, so every architecture, KV type and device is counted as it will
+be. What was really taken is `Engine.memory()`'s to say.
 """
 
 from __future__ import annotations
 
-from relaylite import llama
+from dataclasses import replace
+
+from relaylite import llama, native
 from relaylite.errors import ModelError
 from relaylite.process import available_bytes
+from relaylite.seam import Memory
 
-_ROW_BITS = {"f32": 32, "f16": 16, "bf16": 16, "q8_0": 34 * 8 / 32, "q4_0": 18 * 8 / 32}
-_GRAPH_BYTES = 160 * 2**20  # llama.cpp's graphs and ours, and what passes between their nodes
+_OWN_BYTES = 128 * 2**20  # rows on their way into the cache, and written-out attention: at most 64 MiB each
 
 
-def context_bytes(model: llama.Model, options: llama.ContextOptions) -> int:
-    """KV rows of every position, the logits of a batch, and graphs."""
-    heads = max(model.n_head_kv, 1)
-    k_width, v_width = (
-        int(model.arch_meta(f"attention.{kind}_length") or model.n_embd // max(model.n_head, 1)) for kind in ("key", "value")
-    )
-    row_bits = heads * (k_width * _ROW_BITS[options.type_k] + v_width * _ROW_BITS[options.type_v])
-    return int(options.n_ctx * model.n_layer * row_bits / 8) + options.n_batch * model.vocab.n_tokens * 4 + _GRAPH_BYTES
+def forecast(model: llama.Model, options: llama.ContextOptions, n_gpu_layers: int = 0) -> Memory:
+    """What llama.cpp would take for such a context. Raises ModelError if it would refuse it."""
+    sketch = llama.Sketch(model, n_gpu_layers=n_gpu_layers)
+    try:
+        context = llama.Context(sketch, replace(options, eval_callback=(0, 0), abort_callback=(0, 0)))
+        try:
+            taken = native.memory_of(context.address)
+        finally:
+            context.close()
+    finally:
+        sketch.close()
+    return Memory(model_bytes=taken.weights, kv_bytes=taken.cache, compute_bytes=taken.compute)
+
+
+def bytes_per_token(model: llama.Model, options: llama.ContextOptions) -> int:
+    """Bytes of cache that a token more takes; states of recurrent layers, which do not grow, are not among them."""
+    small, large = (forecast(model, replace(options, n_ctx=n)).kv_bytes for n in (options.n_ctx, 2 * options.n_ctx))
+    return (large - small) // options.n_ctx
 
 
 def check_context(model: llama.Model, options: llama.ContextOptions) -> None:
-    """Raise ModelError if this context does not fit what is free."""
-    needed, free = context_bytes(model, options), available_bytes()
+    """Raise ModelError if this context does not fit what is free; the weights are there already."""
+    needs, free = forecast(model, options), available_bytes()
+    needed = needs.kv_bytes + needs.compute_bytes + _OWN_BYTES
     if needed > free:
         raise ModelError(
             f"a context of {options.n_ctx} tokens needs about {_mb(needed)} of memory and {_mb(free)} are free; give a smaller --ctx, "

@@ -122,6 +122,34 @@ class Model:
             self.pointer = None
 
 
+class Sketch:
+    """A model file without its weights and words: what contexts of it would take can be asked (`native.memory_of`), nothing computed.
+
+    Costs what reading the file's header costs, and no memory to speak of.
+    """
+
+    def __init__(self, model: Model, *, n_gpu_layers: int) -> None:
+        params = lc.llama_model_default_params()
+        params.n_gpu_layers, params.use_extra_bufts = n_gpu_layers, False
+        params.no_alloc, params.load_mode = True, lc.LLAMA_LOAD_MODE_NONE
+        overrides = (lc.llama_model_kv_override * 3)()  # the last stays empty and ends them
+        overrides[0].tag, overrides[0].key = lc.LLAMA_KV_OVERRIDE_TYPE_STR, b"tokenizer.ggml.model"
+        overrides[0].value.val_str = b"none"
+        overrides[1].tag, overrides[1].key = lc.LLAMA_KV_OVERRIDE_TYPE_INT, f"{model.meta('general.architecture')}.vocab_size".encode()
+        overrides[1].value.val_i64 = model.vocab.n_tokens
+        params.kv_overrides = ctypes.cast(overrides, type(params.kv_overrides))
+        _errors.clear()
+        self.pointer = lc.llama_model_load_from_file(os.fsencode(model.path), params)
+        if not self.pointer:
+            model.path.stat()  # raises what is wrong if the file is gone
+            raise ModelError(f"llama.cpp cannot read {model.path} again: {_cause()}")
+
+    def close(self) -> None:
+        if self.pointer:
+            lc.llama_model_free(self.pointer)
+            self.pointer = None
+
+
 def _open(pointer: Any) -> Any:
     """llama.cpp ends the process if it is given what was freed."""
     if pointer is None:
@@ -212,7 +240,7 @@ class ContextOptions:
 class Context:
     """A llama_context with one live sequence (0) and a scratch sequence (1) that the native extension uses."""
 
-    def __init__(self, model: Model, options: ContextOptions) -> None:
+    def __init__(self, model: Model | Sketch, options: ContextOptions) -> None:
         params = lc.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch = options.n_ctx, options.n_batch, options.n_batch
         params.n_seq_max, params.kv_unified, params.swa_full = 2, True, True
@@ -233,7 +261,7 @@ class Context:
         self._memory = lc.llama_get_memory(self.pointer)
         self.n_ctx = int(lc.llama_n_ctx(self.pointer))
         self.n_batch = int(lc.llama_n_batch(self.pointer))  # never more than the context that was asked for
-        self._n_vocab = model.vocab.n_tokens
+        self._n_vocab = int(lc.llama_vocab_n_tokens(lc.llama_model_get_vocab(model.pointer)))
         self._batch = lc.llama_batch_init(self.n_batch, 0, 1)
 
     @property

@@ -36,19 +36,44 @@ class Unsupported(NativeError):
 
 
 def check_build() -> None:
-    """Raise NativeError if the loaded ggml is another build than the one that the extension was compiled against."""
+    """Raise NativeError if the loaded ggml is of other sources than those that the extension was compiled against."""
     ggml_commit = llama_cpp.llama_cpp._lib.ggml_commit
     ggml_commit.restype = ctypes.c_char_p
-    loaded, built = ggml_commit().decode(), _text(lib.relay_built_commit())
-    if loaded != built:
+    loaded, built = _source(ggml_commit().decode()), _source(_text(lib.relay_built_commit()))
+    is_same = loaded == built if loaded and built else llama_cpp.__version__ == LLAMA_CPP_PYTHON
+    if not is_same:
+        found = loaded or f"of llama-cpp-python {llama_cpp.__version__}"
         raise NativeError(
-            f"llama.cpp {loaded} is loaded, relaylite was built against {built}: run pip install llama-cpp-python=={LLAMA_CPP_PYTHON}"
+            f"llama.cpp {found} is loaded, relaylite was built against {built or f'that of {LLAMA_CPP_PYTHON}'}: "
+            f"run pip install llama-cpp-python=={LLAMA_CPP_PYTHON}"
         )
+
+
+def _source(commit: str) -> str:
+    """What names the sources, "" if nothing does: one release is "0c1e570-dirty" compiled by pip, which lacks files of the repository,
+    "0c1e570" as a ready-made wheel, and "unknown" where there was no git."""
+    return "" if commit == "unknown" else commit.removesuffix("-dirty")
 
 
 def extra_buffers_work() -> bool:
     """Whether ggml's AMX and repacked weight layouts compute on this machine (tried out once)."""
     return bool(lib.relay_extra_buffers_work())
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Bytes that a context takes over all devices; relay.h's relay_memory."""
+
+    weights: int
+    cache: int
+    compute: int
+
+
+def memory_of(context: int) -> Taken:
+    """What the llama_context at this address takes, or would take if its model is a `llama.Sketch`."""
+    out = ffi.new("relay_memory *")
+    _check(lib.relay_memory_read(ffi.cast("struct llama_context *", context), out))
+    return Taken(int(out.weights), int(out.cache), int(out.compute))
 
 
 def _text(pointer: Any) -> str:

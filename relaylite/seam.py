@@ -44,11 +44,12 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes held. An engine fills the first three, `Relay.memory()` all."""
+    """Bytes held. An engine fills all but the last two, which `Relay.memory()` adds. `kv_bytes`: with the states of recurrent layers."""
 
     model_bytes: int = 0
     kv_bytes: int = 0
     compute_bytes: int = 0
+    capture_bytes: int = 0
     store_bytes: int = 0
     resident_bytes: int = 0
 
@@ -106,5 +107,9 @@ class EngineLike(Protocol):
         ...
 
     def memory(self) -> Memory: ...
+
+    def forecast(self, n_ctx: int) -> Memory:
+        """What the model would take with a context of so many tokens."""
+        ...
 
     def close(self) -> None: ...

@@ -40,6 +40,11 @@ class LiveSequence:
     def __len__(self) -> int:
         return min(self._context.length(), len(self.tokens))
 
+    @property
+    def state_bytes_per_token(self) -> int:
+        """Bytes of what is captured of a token, for which the context has room."""
+        return 2 * sum(self._capture.widths.values())
+
     # -- placing -------------------------------------------------------------------------------------------------------
 
     def place(self, plan: Plan, *, with_gaps: bool) -> int:

@@ -157,7 +157,10 @@ class FakeEngine:
         self._cancelled.set()
 
     def memory(self) -> Memory:
-        return Memory(model_bytes=1000, kv_bytes=self.info.n_ctx * self.layout.token_bytes)
+        return self.forecast(self.info.n_ctx)
+
+    def forecast(self, n_ctx: int) -> Memory:
+        return Memory(model_bytes=1000, kv_bytes=n_ctx * self.layout.token_bytes)
 
     def close(self) -> None:
         self.is_closed = True

@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "selfcheck": VALUES | {"llama", "native", "rowvalues"},
     "sequence": VALUES | {"llama", "native"},
     "writer": VALUES | {"llama", "native", "seam", "sequence", "textstream"},
-    "footprint": VALUES | {"llama", "process"},
+    "footprint": VALUES | {"llama", "native", "process", "seam"},
     "engine": VALUES
     | {"fingerprint", "footprint", "llama", "native", "profile", "rectify", "seam", "selfcheck", "sequence", "template", "writer"},
     "attachments": {"errors"},

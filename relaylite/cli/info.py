@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -31,18 +32,26 @@ def command(model: str | None, settings: Settings, as_json: bool, quiet: bool, v
     output = Output(quiet=quiet)
     with open_relay(settings.for_model(model), output, verbose=verbose) as relay:
         info, memory = relay.info, relay.memory()
+        sizes = sorted({info.n_ctx, info.n_ctx_train or info.n_ctx})
+        forecasts = {n_ctx: relay.forecast(n_ctx) for n_ctx in sizes}
     if as_json:
-        click.echo(
-            json.dumps({**asdict(info), "can_relay": info.relay_refusal is None, "memory": asdict(memory)}, ensure_ascii=False, indent=2)
-        )
+        document = {
+            **asdict(info),
+            "can_relay": info.relay_refusal is None,
+            "memory": asdict(memory),
+            "forecasts": [{"n_ctx": n_ctx, **asdict(forecast)} for n_ctx, forecast in forecasts.items()],
+        }
+        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
         return
-    for name, value in _rows(info, memory):
+    for name, value in _rows(info, memory, forecasts):
         output.line(f"{name:<14}{value}")
 
 
-def _rows(info: ModelInfo, memory: Memory) -> list[tuple[str, str]]:
+def _rows(info: ModelInfo, memory: Memory, forecasts: Mapping[int, Memory]) -> list[tuple[str, str]]:
     context = f"{info.n_ctx} tokens open, trained for {info.n_ctx_train}"
     per_token = f"{info.kv_bytes_per_token / 1024:.1f} KiB a token"
+    states = memory.kv_bytes - info.n_ctx * info.kv_bytes_per_token
+    per_token += f" and {_mb(states)} of states" if states else ""
     return [
         ("model", info.name),
         ("file", info.path),
@@ -53,10 +62,20 @@ def _rows(info: ModelInfo, memory: Memory) -> list[tuple[str, str]]:
         ("vocabulary", f"{info.n_vocab} tokens"),
         ("context", context),
         ("KV cache", f"{per_token}, {_mb(memory.kv_bytes)} for the context"),
-        ("memory", f"{_mb(memory.model_bytes)} weights, {_mb(memory.resident_bytes)} resident"),
+        ("memory", f"{_parts(memory)}; {_mb(memory.resident_bytes)} resident now"),
+        *(("predicted", f"{_mb(_total(needs))} for --ctx {n_ctx}: {_parts(needs)}") for n_ctx, needs in forecasts.items()),
         ("relaying", "works (self-check passed)" if info.relay_refusal is None else f"off: {info.relay_refusal}"),
         *(("warning", warning) for warning in info.warnings),
     ]
+
+
+def _parts(memory: Memory) -> str:
+    parts = {"weights": memory.model_bytes, "KV cache": memory.kv_bytes, "compute": memory.compute_bytes, "captures": memory.capture_bytes}
+    return ", ".join(f"{_mb(n)} {name}" for name, n in parts.items() if n)
+
+
+def _total(memory: Memory) -> int:
+    return memory.model_bytes + memory.kv_bytes + memory.compute_bytes + memory.capture_bytes
 
 
 def _mb(n: int) -> str:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,18 @@ def test_info_says_what_the_model_is(invoke: Invoke, engine: FakeEngine) -> None
     assert "relaying      works (self-check passed)\n" in shown and "layers        4\n" in shown
     document = json.loads(invoke("info", "--json").stdout)
     assert document["can_relay"] is True and document["architecture"] == "fake" and document["memory"]["model_bytes"] == 1000
+
+
+def test_info_foretells_the_memory_of_this_context_and_of_the_trained_one(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    from relaylite import api
+
+    engine = FakeEngine(n_ctx=4096)
+    engine.info = replace(engine.info, n_ctx_train=8192)
+    monkeypatch.setattr(api, "_open", lambda *_, **__: engine)
+    lines = [line for line in invoke("info").stdout.splitlines() if line.startswith("predicted")]
+    assert [line.partition("--ctx ")[2].partition(":")[0] for line in lines] == ["4096", "8192"]
+    taken, trained = json.loads(invoke("info", "--json").stdout)["forecasts"]
+    assert (taken["n_ctx"], trained["n_ctx"]) == (4096, 8192) and trained["kv_bytes"] == 2 * taken["kv_bytes"]
 
 
 def test_info_says_why_a_model_cannot_relay(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:

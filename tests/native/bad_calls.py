@@ -39,6 +39,8 @@ def context_calls(live: LiveModel) -> Iterator[BadCall]:
     out = ffi.new("relay_context **")
     yield "relay_open(null context)", lambda: lib.relay_open(NULL, 1, NULL, out)
     yield "relay_open(null out)", lambda: lib.relay_open(address, 1, NULL, NULL)
+    yield "relay_memory_read(null context)", lambda: lib.relay_memory_read(NULL, ffi.new("relay_memory *"))
+    yield "relay_memory_read(null out)", lambda: lib.relay_memory_read(address, NULL)
     for n_threads in (0, -1, 513, INT_MAX):
         yield f"relay_open({n_threads} threads)", lambda n_threads=n_threads: lib.relay_open(address, n_threads, NULL, out)
     yield "relay_open(cache in use)", lambda: lib.relay_open(address, 1, NULL, out)

@@ -1,0 +1,27 @@
+// memory.cpp: what a llama_context takes, as llama.cpp itself counts it (src/llama-ext.h), over all devices.
+#include <map>
+
+#include "failure.h"
+#include "llama.h"
+
+struct llama_memory_breakdown_data {
+    size_t model = 0;
+    size_t context = 0;
+    size_t compute = 0;
+};
+
+std::map<ggml_backend_buffer_type_t, llama_memory_breakdown_data> llama_get_memory_breakdown(const llama_context * ctx);
+
+using namespace relay;
+
+int relay_memory_read(const llama_context * ctx, relay_memory * out) {
+    return guarded([&] {
+        require(ctx != nullptr && out != nullptr, "context or out is null");
+        *out = {};
+        for (const auto & [type, bytes] : llama_get_memory_breakdown(ctx)) {
+            out->weights += bytes.model;
+            out->cache += bytes.context;
+            out->compute += bytes.compute;
+        }
+    });
+}
