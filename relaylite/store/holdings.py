@@ -13,12 +13,16 @@ from relaylite.store.texts import Texts
 
 
 class Holdings:
-    """Nodes of rooted texts in `tree`, and single nodes of runs of which it is not known what they rest on."""
+    """Nodes of rooted texts in `tree`, and single nodes of runs of which it is not known what they rest on.
+
+    `wanted`: names of the states that relaying needs; empty while that is not known, and any will do.
+    """
 
     def __init__(self) -> None:
         self.tree = RadixTree()
         self.texts = Texts()
         self.ram_bytes = 0
+        self.wanted: frozenset[str] = frozenset()
         self._serial = count(1)
 
     def nodes(self) -> Iterator[Node]:
@@ -48,7 +52,18 @@ class Holdings:
     def renew(self, node: Node, rows: Rows) -> None:
         """`rows` of the same tokens take the place of `node`'s; its file holds the old ones and serves it no longer."""
         self.set_rows(node, rows)
-        node.captured, node.file = captured_rows(rows), None
+        node.captured, node.file = captured_rows(rows, self.wanted), None
+
+    def want(self, names: frozenset[str]) -> None:
+        """Relaying needs these states from now on: what was captured under another profile counts as not captured."""
+        if names == self.wanted:
+            return
+        self.wanted = names
+        for node in self.nodes():
+            if node.rows is not None:
+                node.captured = captured_rows(node.rows, names)
+            elif node.file is not None:
+                node.captured = node.file.captured(names)[node.file_offset :][: len(node.tokens)]
 
     def touch(self, node: Node) -> None:
         """`node` and what leads to it were used."""
@@ -80,7 +95,7 @@ class Holdings:
         """Take in a file: as the nodes that its tokens lead to, or detached if what leads to them is not here."""
         parent = self._end_of_lead(file) if file.header.is_rooted else None
         if parent is None:
-            self.add(None, Node.of_file(file, 0))
+            self.add(None, Node.of_file(file, file.captured(self.wanted), 0))
             return
         position = file.header.position
         last, n = self.tree.follow(parent, file.own_tokens, is_exact=file.header.is_exact)
@@ -92,7 +107,7 @@ class Holdings:
                 node.file, node.file_offset = file, node.start - position
             node = node.parent
         if n < file.header.n:
-            self.add(last, Node.of_file(file, n))
+            self.add(last, Node.of_file(file, file.captured(self.wanted), n))
 
     def _end_of_lead(self, file: RowFile) -> Node | None:
         node, position = self.tree.root, 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from relaylite.rows import Rows, Tokens
-from relaylite.store.captured import Mask, captured_rows
+from relaylite.store.captured import Mask
 from relaylite.store.rowfile import RowFile
 from relaylite.store.worth import Uses
 
@@ -21,7 +21,8 @@ from relaylite.store.worth import Uses
 class Node:
     """Rows of positions `[start, end)` behind `parent`'s: in memory (`rows`), in `file` from its row `file_offset` on, or both.
 
-    `parent` is None for roots: the tree's, which has no rows, and those of runs of which it is not known what they rest on.
+    `captured`: which of them have the states that relaying needs. `parent` is None for roots: the tree's, which has no rows, and
+    those of runs of which it is not known what they rest on.
     """
 
     tokens: Tokens
@@ -38,15 +39,15 @@ class Node:
     uses: Uses = field(default_factory=Uses)
 
     @classmethod
-    def of_rows(cls, rows: Rows, *, is_exact: bool) -> Node:
-        return cls(rows.tokens, rows.position, is_exact, captured_rows(rows), rows.origin, rows)
+    def of_rows(cls, rows: Rows, captured: Mask, *, is_exact: bool) -> Node:
+        return cls(rows.tokens, rows.position, is_exact, captured, rows.origin, rows)
 
     @classmethod
-    def of_file(cls, file: RowFile, offset: int) -> Node:
+    def of_file(cls, file: RowFile, captured: Mask, offset: int) -> Node:
         """The rows of `file` from its row `offset` on."""
         header = file.header
-        tokens, captured = file.own_tokens[offset:], file.captured[offset:]
-        return cls(tokens, header.position + offset, header.is_exact, captured, header.origin, None, file, offset)
+        tokens, position = file.own_tokens[offset:], header.position + offset
+        return cls(tokens, position, header.is_exact, captured[offset:], header.origin, None, file, offset)
 
     @property
     def end(self) -> int:

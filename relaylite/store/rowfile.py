@@ -15,6 +15,7 @@ import mmap
 import os
 import struct
 import zlib
+from collections.abc import Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ class Header:
     """`n` rows from `position` on. `n_exact`: how many of the tokens from position 0 on have exact rows, as far as they lead here.
 
     `is_rooted`: the token section begins at position 0; else with the first row, and no row is exact. `captured`: ranges of rows
-    with hidden states; `states`: their widths.
+    with all hidden states that the file has; `states`: their widths.
     """
 
     fingerprint: str
@@ -101,11 +102,12 @@ class RowFile:
         """Those that have rows here."""
         return self.tokens[len(self.tokens) - self.header.n :]
 
-    @property
-    def captured(self) -> npt.NDArray[np.bool_]:
+    def captured(self, names: Set[str]) -> npt.NDArray[np.bool_]:
+        """bool `[n]`: the rows that have all of these states; without names, all that any of them has."""
         mask = np.zeros(self.header.n, bool)
-        for start, end in self.header.captured:
-            mask[start:end] = True
+        if names <= self.header.states.keys():
+            for start, end in self.header.captured:
+                mask[start:end] = True
         return mask
 
     def rows(self, layout: RowLayout) -> Rows:

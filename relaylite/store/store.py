@@ -9,9 +9,12 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
+
 from relaylite.errors import UsageError
 from relaylite.plan import Match
 from relaylite.rows import RowLayout, Rows, Tokens
+from relaylite.store.captured import captured_rows
 from relaylite.store.codec import PLAIN, Codec
 from relaylite.store.folder import CannotWrite, RowFolder
 from relaylite.store.gather import gather
@@ -60,13 +63,18 @@ class Store:
             self._tiers.foresight.learn(rows_on_disk.ledger().follows)
 
     def put(self, rows: Rows) -> None:
-        """Keep `rows`; what is there already is not stored again. The arrays must not be written to afterwards."""
+        """Keep `rows`; what is there already is not stored again. The arrays must not be written to afterwards.
+
+        The states that they have are those that relaying needs from now on: rows with others only count as not captured.
+        """
         if rows.layout != self.layout:
             raise ValueError("rows of another layout")
         with self._lock:
             self._tiers.refresh()
             self._tiers.foresight.finish_turn(rows.origin)
-            while not self._keep(rows):
+            if rows.states:
+                self._tiers.holdings.want(frozenset(rows.states))
+            while len(rows) and not self._keep(rows):
                 pass
             for node in self._asked:
                 self._tiers.foresight.note_hit(node.uses)
@@ -164,9 +172,10 @@ class Store:
         holdings = self._tiers.holdings
         last, n = holdings.tree.follow(node, rows.tokens[start:end], is_exact=is_exact)
         last = holdings.end_at(last, start + n)
-        for known in last.path():
-            if known.start >= start:
-                self._tiers.renew(known, rows, keep=last)
+        known_nodes = [node for node in last.path() if node.start >= start]
+        captured = captured_rows(rows, holdings.wanted) if known_nodes else np.empty(0, bool)
+        for known in known_nodes:
+            self._tiers.renew(known, rows, captured, keep=last)
         holdings.touch(last)
         if start + n == end:
             return last

@@ -9,7 +9,7 @@ from collections.abc import Set
 import numpy as np
 
 from relaylite.rows import RowLayout, Rows
-from relaylite.store.captured import captured_rows
+from relaylite.store.captured import Mask, captured_rows
 from relaylite.store.codec import PLAIN, Codec
 from relaylite.store.folder import CannotWrite, Entry, RowFolder
 from relaylite.store.gather import Piece
@@ -44,7 +44,7 @@ class Tiers:
 
     def admit(self, parent: Node | None, rows: Rows, *, is_exact: bool) -> Node | None:
         """Keep `rows` behind `parent`, in memory or else on disk; None if neither has room."""
-        node = Node.of_rows(rows, is_exact=is_exact)
+        node = Node.of_rows(rows, captured_rows(rows, self.holdings.wanted), is_exact=is_exact)
         node.uses = self.foresight.new_uses()
         if self.make_room(rows.n_bytes, parent):
             return self.holdings.add(parent, node)
@@ -80,9 +80,12 @@ class Tiers:
                 self.holdings.drop(victim)
         return True
 
-    def renew(self, node: Node, rows: Rows, keep: Node) -> None:
-        """Give `node` what newer `rows` of its text, from position 0 on, add to it, if there is room. Raises Lost."""
-        if node.is_exact and not (captured_rows(rows)[node.start : node.end] & ~node.captured).any():
+    def renew(self, node: Node, rows: Rows, captured: Mask, keep: Node) -> None:
+        """Give `node` what newer `rows` of its text, from position 0 on, add to it, if there is room. Raises Lost.
+
+        `captured`: which of `rows` have the states that relaying needs.
+        """
+        if node.is_exact and not (captured[node.start : node.end] & ~node.captured).any():
             return
         old = node.rows
         if old is None:
@@ -124,7 +127,8 @@ class Tiers:
             for name in self._files:
                 self.folder.remove(name)
         self._files = {}
-        self.holdings = Holdings()
+        self.holdings, wanted = Holdings(), self.holdings.wanted
+        self.holdings.want(wanted)
 
     def _piece(self, node: Node) -> Piece:
         if node.rows is not None:
@@ -158,7 +162,7 @@ class Tiers:
                 name,
                 RowWriter(draft, self._codec),
                 order=lambda entries: self._order(entries, node, kept | set(node.path())),
-                keeps=lambda file: node.is_exact and bool(file.captured.sum() >= node.captured.sum()),
+                keeps=lambda file: node.is_exact and bool(file.captured(self.holdings.wanted).sum() >= node.captured.sum()),
             )
         except CannotWrite:
             return False
