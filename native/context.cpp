@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include "attention.h"
 #include "graph.h"
 #include "handles.h"
 
@@ -135,7 +136,7 @@ std::unique_ptr<relay_context> open(llama_context * ctx, int32_t n_threads, rela
     relay->residents = find_residents(Graph(reserved));
     relay->layers = read_layers(Graph(reserved, &relay->residents), relay->facts);
     // A slice is at most the model's graph with attention written out; rotations are cut to fit.
-    const int max_nodes = ggml_graph_n_nodes(reserved) + 16 * relay->facts.n_layer + 256;
+    const int max_nodes = ggml_graph_n_nodes(reserved) + most_attention_nodes * relay->facts.n_layer + 256;
     relay->backends.open(relay->residents, max_nodes, n_threads, stop);
     settle_state_order(*relay);
     return relay;

@@ -1,7 +1,5 @@
 #include "draft.h"
 
-#include "attention.h"
-
 namespace relay {
 
 Draft::Draft(const Blueprint & blueprint, Arena & arena, const DraftOptions & options)
@@ -71,7 +69,7 @@ void Draft::draw_node(int32_t index) {
     }
     if (node.op == GGML_OP_FLASH_ATTN_EXT) {
         attentions_[index] = own;
-        tensors_[index] = options_.is_by_products ? attention_by_products(arena_.ctx, own) : own;
+        tensors_[index] = options_.blocks.empty() ? own : attention_by_products(arena_.ctx, own, options_.blocks);
     }
     ggml_build_forward_expand(arena_.graph, tensors_[index]);  // counts leaves too; keeps the order, since sources stand before
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "attention.h"
 #include "blueprint.h"
 #include "context.h"
 
@@ -14,9 +15,9 @@ namespace relay {
 
 struct DraftOptions {
     int64_t n_tokens;
-    int64_t n_cells;      // in use
-    int32_t cut;          // nodes behind this one (-1: none) are left out, and it becomes the input "hidden"
-    bool is_by_products;  // flash attention is written out (attention.h)
+    int64_t n_cells;                 // in use
+    int32_t cut;                     // nodes behind this one (-1: none) are left out, and it becomes the input "hidden"
+    std::vector<QueryBlock> blocks;  // flash attention is written out in these (attention.h); empty: it is kept
 };
 
 class Draft {

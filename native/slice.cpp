@@ -23,7 +23,7 @@ ggml_tensor * as_output(Arena & arena, ggml_tensor * tensor) {
 
 // What the last n_probe tokens pay to each cell, [cells, n_probe, heads].
 ggml_tensor * weights_of_probes(Arena & arena, const ggml_tensor * attention, int32_t n_probe) {
-    ggml_tensor * weights = attention_weights(arena.ctx, attention, attention->src[0]->ne[1] - n_probe, n_probe);
+    ggml_tensor * weights = attention_weights(arena.ctx, attention, {attention->src[0]->ne[1] - n_probe, n_probe, attention->src[1]->ne[1]});
     ggml_build_forward_expand(arena.graph, weights);
     ggml_set_output(weights);
     return weights;
@@ -102,11 +102,12 @@ std::vector<int32_t> wanted_nodes(const Blueprint & blueprint, const std::vector
     return wanted;
 }
 
-// llama.cpp pads the cells in use to multiples of this (llama_kv_cache::get_n_kv); attention over as many rounds alike.
-int64_t padded_length(const relay_context & relay) {
+// Cells that attention runs over. llama.cpp pads those in use to multiples of this (llama_kv_cache::get_n_kv), and rounds by their number: only
+// a slice that must round alike takes more than its last token sees.
+int64_t cells_seen(const relay_context & relay, const relay_slice & slice) {
     constexpr int64_t padding = 256;
-    const int64_t padded = (relay.length() + padding - 1) / padding * padding;
-    return std::min<int64_t>(std::max(padded, padding), relay.n_cells());
+    const int64_t n = slice.is_bitwise || slice.mass ? relay.length() : slice.positions[slice.n_tokens - 1] + 1;
+    return std::min<int64_t>((n + padding - 1) / padding * padding, relay.n_cells());
 }
 
 Blueprint reserve_blueprint(const relay_context & relay, int32_t n_tokens) {
@@ -155,9 +156,14 @@ void run_slice(relay_context & relay, const relay_slice & slice) {
     check_slice(relay, slice);
     const Blueprint & blueprint = blueprint_for(relay, slice.n_tokens);
     std::vector<Result> results = results_of(relay, blueprint, slice);
-    const bool is_by_products = !slice.is_bitwise && is_faster_by_products(relay, slice.n_tokens);
-    Arena arena(blueprint.nodes.size() + 16 * blueprint.layers.size() + 64);
-    Draft draft(blueprint, arena, {slice.n_tokens, padded_length(relay), slice.first > 0 ? blueprint.layers[slice.first - 1].leaving : -1, is_by_products});
+    const int64_t n_cells = cells_seen(relay, slice);
+    std::vector<QueryBlock> blocks;
+    if (!slice.is_bitwise && is_faster_by_products(relay, slice.n_tokens)) {
+        blocks = query_blocks(slice.positions, slice.n_tokens, n_cells);
+    }
+    Arena arena(blueprint.nodes.size() + most_attention_nodes * blueprint.layers.size() + 64);
+    const int32_t cut = slice.first > 0 ? blueprint.layers[slice.first - 1].leaving : -1;
+    Draft draft(blueprint, arena, {slice.n_tokens, n_cells, cut, std::move(blocks)});
     draft.draw(wanted_nodes(blueprint, results, slice));
     for (Result & result : results) {
         result.tensor = as_output(arena, draft.tensor(result.node));
