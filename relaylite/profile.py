@@ -31,8 +31,9 @@ class RelayParameters:
     `l_start`: layer at which captured hidden states are taken up, and the first that selected tokens recompute (0: from the token ids).
     `l_det`: layer whose deviation is measured, by `detector`: "attention" compares the attention output there with the captured one
     (needs `l_det == l_start`), "value" runs all span tokens from `l_start` and compares V. `l_end`: first layer in which selected tokens
-    are no longer computed (they write K and V there). `tau`: a token is selected if its deviation exceeds `tau` times the mean;
-    `max_share`: of the spans' tokens, the share that is selected at most.
+    are no longer computed (they write K and V there). A token's score is its deviation in multiples of the mean, and up to `lead` more at
+    the start of its span; it is selected if its score exceeds `tau` times the mean score. `max_share`: of the spans' tokens, the share that
+    is selected at most; `thinning` lowers it for more than 256 tokens, to the power of 1 + `thinning` for each doubling.
     """
 
     l_start: int
@@ -41,6 +42,8 @@ class RelayParameters:
     detector: Detector = "attention"
     tau: float = 1.5
     max_share: float = 0.25
+    lead: float = 0.5
+    thinning: float = 0.07
 
     def __post_init__(self) -> None:
         _check_types(self)
@@ -50,8 +53,11 @@ class RelayParameters:
             raise UsageError(f"unknown detector {self.detector!r}; known: attention, value")
         if (self.detector == "attention") != (self.l_det == self.l_start):
             raise UsageError("the attention detector needs l_det == l_start, the value detector l_det > l_start")
-        if not 0 <= self.max_share <= 1 or self.tau < 0:
-            raise UsageError(f"max_share must be in [0, 1] and tau not negative, not {self.max_share} and {self.tau}")
+        if not 0 <= self.max_share <= 1:
+            raise UsageError(f"max_share must be in [0, 1], not {self.max_share}")
+        for name in ("tau", "lead", "thinning"):
+            if getattr(self, name) < 0:
+                raise UsageError(f"{name} must not be negative, as {getattr(self, name)} is")
 
     def fits(self, n_layer: int) -> bool:
         """Whether a model of so many layers has the layers that these name."""
@@ -134,7 +140,7 @@ def _check_types(parameters: RelayParameters) -> None:
         value = getattr(parameters, name)
         if isinstance(value, bool) or not isinstance(value, int):
             raise UsageError(f"{name} must be the number of a layer, not {value!r}")
-    for name in ("tau", "max_share"):
+    for name in ("tau", "max_share", "lead", "thinning"):
         value = getattr(parameters, name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise UsageError(f"{name} must be a number, not {value!r}")
@@ -147,7 +153,7 @@ def default_profile(weights: str, n_layer: int) -> Profile:
     def mode(max_share: float) -> RelayParameters:
         return RelayParameters(start, start, n_layer, "attention", tau=1.0, max_share=max_share)
 
-    return Profile(weights, {"fast": mode(0.05), "balanced": mode(0.10), "careful": mode(0.20)})
+    return Profile(weights, {"fast": mode(0.05), "balanced": mode(0.15), "careful": mode(0.24)})
 
 
 def load_profile(weights: str, n_layer: int) -> Profile:

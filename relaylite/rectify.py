@@ -1,7 +1,7 @@
 """The sweep over layers that fills a placed plan: new tokens in every layer, and of the spans the cells that the new prefix changes.
 
-After RelayCaching (Geng et al., arXiv 2603.13289, section 4). Which tokens are selected is decided here on plain arrays; the layers
-themselves are run by the native extension. docs/method.md says what is measured and why.
+After RelayCaching (Geng et al., arXiv 2603.13289, section 4). Which tokens are selected is decided in `selection`; the layers themselves
+are run by the native extension. docs/method.md says what is measured and why.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from relaylite import rowvalues
 from relaylite.metrics import CellMap
@@ -18,35 +17,10 @@ from relaylite.native import F16, F32, Cells
 from relaylite.plan import Kind, Plan
 from relaylite.profile import RelayParameters
 from relaylite.rows import Tokens
+from relaylite.selection import Mask, angle, choose, score, thinned
 
-Mask = npt.NDArray[np.bool_]
+F16_EXPONENT = np.uint16(0x7C00)  # all its bits are set in what is infinite (F16 overflows) or NaN
 Pick = Callable[[Plan], Tokens]  # positions of span tokens that are computed from their ids, in every layer, whatever they deviate
-
-
-def choose(deviation: F32, tau: float, max_share: float) -> Mask:
-    """Tokens whose deviation exceeds `tau` times the mean; of those at most `max_share` of all, the largest ones.
-
-    `deviation` float32 `[n]`; NaN (nothing was measured) is always chosen and counts towards no mean.
-    """
-    unknown = np.isnan(deviation)
-    known = deviation[~unknown]
-    if not known.size:
-        return unknown
-    chosen = np.zeros(len(deviation), bool)
-    chosen[~unknown] = known > tau * known.mean()
-    n_most = int(max_share * known.size)
-    if np.count_nonzero(chosen) > n_most:
-        order = np.argsort(np.where(chosen, -deviation, np.inf), kind="stable")
-        chosen[:] = False
-        chosen[order[:n_most]] = True
-    return chosen | unknown
-
-
-def angle(a: F32, b: F32, n_head: int = 1) -> F32:
-    """1 − cosine of the rows of two matrices `[n, width]`, by heads side by side and averaged over them; NaN where either holds NaN."""
-    a, b = (x.astype(np.float32).reshape(len(x), n_head, -1) for x in (a, b))
-    norms = np.linalg.norm(a, axis=2) * np.linalg.norm(b, axis=2)
-    return (1.0 - np.einsum("ijk,ijk->ij", a, b) / np.maximum(norms, 1e-12)).mean(axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +87,7 @@ class Sweep:
         entering = Active(candidates, self._captured(f"l_in-{p.l_start}", candidates) if p.l_start else None)
         deviation, entering = self._measure(p, entering)
         self._deviation[candidates] = deviation
-        chosen = choose(deviation, p.tau, p.max_share)
+        chosen = choose(score(deviation, self._offsets(candidates), p.lead), p.tau, thinned(p.max_share, len(candidates), p.thinning))
         self._chosen = candidates[chosen]
         self._renew(p, chosen)
         self._active = self._active.merged(entering.only(chosen))
@@ -192,8 +166,14 @@ class Sweep:
         """Span tokens that lack a captured state: they are recomputed from their ids."""
         missing = np.zeros(len(spans), bool)
         for name in p.captures:
-            missing |= ~np.isfinite(self._states[name][spans]).all(axis=1)  # F16 may overflow, too
+            exponents = self._states[name][spans].view(np.uint16) & F16_EXPONENT
+            missing |= (exponents == F16_EXPONENT).any(axis=1)
         return spans[missing]
+
+    def _offsets(self, positions: Tokens) -> Tokens:
+        """Of span tokens, from the start of their span."""
+        starts = np.array([span.start for span in self._plan.of(Kind.SPAN)], np.int32)
+        return positions - starts[np.searchsorted(starts, positions, side="right") - 1]
 
     def _captured(self, name: str, positions: Tokens) -> F32:
         return self._states[name][positions].astype(np.float32)

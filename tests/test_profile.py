@@ -26,7 +26,9 @@ def parameters(draw: st.DrawFn) -> RelayParameters:
     start = draw(st.integers(0, N_LAYER - 2))
     detector = draw(st.sampled_from(["attention", "value"]))
     det = start if detector == "attention" else draw(st.integers(start + 1, N_LAYER - 1))
-    return RelayParameters(start, det, draw(st.integers(det, N_LAYER)), detector, draw(st.floats(0, 9)), draw(st.floats(0, 1)))
+    end = draw(st.integers(det, N_LAYER))
+    tau, share, lead, thinning = (draw(st.floats(0, most)) for most in (9, 1, 2, 1))
+    return RelayParameters(start, det, end, detector, tau, share, lead, thinning)
 
 
 def profile_of(mode: RelayParameters, weights: str = "abc") -> Profile:
@@ -128,7 +130,9 @@ def test_the_default_fits_every_model(n_layer: int) -> None:
         ({"l_start": "2"}, "l_start must be the number of a layer"),
         ({"l_end": 2.5}, "l_end must be the number of a layer"),
         ({"tau": "high"}, "tau must be a number"),
-        ({"tau": -1}, "tau not negative"),
+        ({"tau": -1}, "tau must not be negative"),
+        ({"lead": -0.5}, "lead must not be negative"),
+        ({"thinning": float("inf")}, "thinning must be a number"),
         ({"max_share": 1.5}, "max_share must be in"),
         ({"max_share": True}, "max_share must be a number"),
         ({"detector": "key"}, "unknown detector 'key'"),

@@ -74,7 +74,7 @@ def parse_method(name: str, n_layer: int) -> Method:
         return Method(name, NAIVE, pick=lambda plan: random_tokens(plan, share))
     if kind == "cacheblend":
         share = _number(name, value, 0, 1)
-        return Method(name, RELAY, RelayParameters(0, 1, n_layer, "value", tau=0.0, max_share=share))
+        return Method(name, RELAY, RelayParameters(0, 1, n_layer, "value", tau=0.0, max_share=share, lead=0.0, thinning=0.0))
     try:
         policy = parse_policy(name)
     except UsageError as error:

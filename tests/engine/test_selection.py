@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 
-from relaylite.rectify import Active, angle, choose
+from relaylite.rectify import Active
+from relaylite.selection import LEAD_TOKENS, angle, choose, score, thinned
 
 EIGHTHS = st.integers(0, 16).map(lambda n: n / 8)  # their sums are exact, so that a mean does not depend on the order
 DEVIATIONS = stn.arrays(np.float32, st.integers(0, 60), elements=st.one_of(EIGHTHS, st.just(np.nan)))
@@ -66,6 +67,30 @@ def test_order_of_tokens_does_not_matter(deviation: np.ndarray, tau: float, shar
     chosen = choose(deviation, tau, share)
     moved = choose(deviation[order], tau, share)
     assert np.array_equal(np.sort(deviation[order][moved]), np.sort(deviation[chosen]), equal_nan=True)
+
+
+@given(DEVIATIONS, st.floats(0, 4), st.integers(0, 2**31))
+def test_a_score_is_the_deviation_and_a_lead_that_fades(deviation: np.ndarray, lead: float, seed: int) -> None:
+    offsets = np.random.default_rng(seed).integers(0, 500, len(deviation)).astype(np.int32)
+    scores, bare = score(deviation, offsets, lead), score(deviation, offsets, 0.0)
+    known = ~np.isnan(deviation)
+    assert np.array_equal(np.isnan(scores), ~known)
+    assert np.allclose((scores - bare)[known], lead * np.exp(-offsets[known] / LEAD_TOKENS), atol=1e-3)
+    if known.any() and deviation[known].mean() > 0:
+        assert np.allclose(bare[known] * deviation[known].mean(), deviation[known], atol=1e-3)
+
+
+def test_among_equals_the_start_of_a_span_is_chosen() -> None:
+    scores = score(np.full(6, 0.5, np.float32), np.array([0, 1, 2, 0, 1, 2], np.int32), 0.5)
+    assert np.flatnonzero(choose(scores, 0.0, 2 / 6)).tolist() == [0, 3]
+
+
+@given(SHARE, SHARE, st.integers(0, 100_000), st.floats(0, 0.3))
+def test_a_share_gets_thinner_with_length_alone(a: float, b: float, n: int, thinning: float) -> None:
+    assert thinned(0.0, n, thinning) == 0.0 and thinned(1.0, n, thinning) == 1.0
+    assert thinned(a, n, 0.0) == a and (n > 256 or thinned(a, n, thinning) == a)
+    assert thinned(min(a, b), n, thinning) <= thinned(max(a, b), n, thinning) <= max(a, b)
+    assert thinned(a, 2 * n, thinning) <= thinned(a, n, thinning)
 
 
 ROWS = stn.arrays(np.float32, st.tuples(st.integers(1, 8), st.just(4)), elements=st.floats(-100, 100, width=32))
