@@ -21,6 +21,7 @@ from relaylite.errors import ContextOverflow, EngineClosed, ModelError, UsageErr
 from relaylite.events import PhaseName
 from relaylite.metrics import CellMap
 from relaylite.plan import Kind, Plan
+from relaylite.process import physical_cores
 from relaylite.profile import Profile, load_profile
 from relaylite.rectify import Pick, Sweep
 from relaylite.rows import RowLayout, Rows
@@ -39,7 +40,7 @@ OnPhase = Callable[[PhaseName], None]
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How to open a model. `n_threads` None: the physical cores of this process. `relay`: overrides of the profile's parameters."""
+    """How to open a model. `n_threads` None: the physical cores that this process may use. `relay`: overrides of the profile."""
 
     n_ctx: int = 4096
     n_threads: int | None = None
@@ -76,7 +77,7 @@ class Engine:
             opened.append(thing)
             return thing
 
-        n_threads = options.n_threads or _physical_cores()
+        n_threads = options.n_threads or min(physical_cores(), MAX_THREADS)
         self._opened, self._process = opened, os.getpid()
         self._close = weakref.finalize(self, _close_in, self._process, opened)
         self._close.atexit = False  # the process's memory goes with it
@@ -282,7 +283,7 @@ def _open_cells(
 
 
 def _layout(cells: native.Cells | None, weights: str, options: EngineOptions, model: llama.Model, context: llama.Context) -> RowLayout:
-    """Some RoPE factors depend on whether the context is longer than the original one; an environment variable turns a cache rotation off."""
+    """Some RoPE factors depend on whether the context is longer than the original one; an environment variable ends a cache rotation."""
     original = model.arch_meta("rope.scaling.original_context_length") or str(model.n_ctx_train)
     is_long = original.isdigit() and context.n_ctx > int(original)
     rotation = os.environ.get("LLAMA_ATTN_ROT_DISABLE", "")
@@ -312,15 +313,6 @@ def _info(model: llama.Model, context: llama.Context, token_bytes: int, refusal:
         quantization=model.description,
         warnings=tuple(warnings),
     )
-
-
-def _physical_cores() -> int:
-    n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        has_siblings = Path("/sys/devices/system/cpu/smt/active").read_text().strip() == "1"
-    except OSError:
-        has_siblings = False
-    return min(max(1, n // 2 if has_siblings else n), MAX_THREADS)
 
 
 def _close_in(process: int, opened: list[Any]) -> None:

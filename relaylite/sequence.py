@@ -22,7 +22,7 @@ ABORTED = 2  # llama_decode
 class LiveSequence:
     """`cells` is None for a model whose rows cannot be placed: its sequence is always computed from empty.
 
-    Positions before `exact_until` hold rows that llama.cpp itself computed behind exactly these tokens.
+    Positions before `exact_until` hold rows that were computed from these tokens alone (`Rows.n_exact`).
     """
 
     def __init__(self, context: llama.Context, cells: Cells | None, capture: Capture, stop: Stop) -> None:
