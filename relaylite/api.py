@@ -73,7 +73,7 @@ class Relay:
         self.sampling = sampling if isinstance(sampling, Sampling) else Sampling().merged(sampling or {})
         codec = _codec(store_codec)
         if engine is None:
-            sizes = {"n_ctx": n_ctx, "n_threads": n_threads, "n_gpu_layers": n_gpu_layers}
+            sizes = {"n_ctx": n_ctx, "n_threads": n_threads, "n_gpu_layers": n_gpu_layers, "past_bytes": store_bytes}
             engine = _open(
                 model, type_k=kv_type, type_v=kv_type, chat_template=chat_template, relay=relay, on_progress=on_progress, **sizes
             )
@@ -110,7 +110,9 @@ class Relay:
 
     def memory(self) -> Memory:
         self._runner.check_open()
-        return replace(self._runner.engine.memory(), store_bytes=self._store.stats().ram_bytes, resident_bytes=resident_bytes())
+        of_engine = self._runner.engine.memory()
+        kept = of_engine.store_bytes + self._store.stats().ram_bytes
+        return replace(of_engine, store_bytes=kept, resident_bytes=resident_bytes())
 
     def forecast(self, n_ctx: int) -> Memory:
         """What this model would take with a context of so many tokens. Raises ModelError if llama.cpp would refuse it."""

@@ -20,6 +20,7 @@ from relaylite import fingerprint, footprint, llama, native, selfcheck
 from relaylite.errors import ContextOverflow, EngineClosed, ModelError, UsageError
 from relaylite.events import PhaseName
 from relaylite.metrics import CellMap
+from relaylite.past import Past
 from relaylite.plan import Kind, Plan
 from relaylite.process import physical_cores
 from relaylite.profile import Profile, load_profile
@@ -40,7 +41,10 @@ OnPhase = Callable[[PhaseName], None]
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How to open a model. `n_threads` None: the physical cores that this process may use. `relay`: overrides of the profile."""
+    """How to open a model. `n_threads` None: the physical cores that this process may use. `relay`: overrides of the profile.
+
+    `past_bytes`: of states kept to go on from where rows cannot be placed; None: an eighth of what is free.
+    """
 
     n_ctx: int = 4096
     n_threads: int | None = None
@@ -49,6 +53,7 @@ class EngineOptions:
     type_k: str = "f16"
     type_v: str = "f16"
     relay: dict[str, Any] = field(default_factory=dict)
+    past_bytes: int | None = None
     on_progress: Callable[[float], bool] | None = None
 
 
@@ -104,8 +109,14 @@ class Engine:
         self.answer_tokens: tuple[int, ...] = ()
         self._sequence = LiveSequence(self._context, cells, capture, self._stop)
         self._sequence.watch({} if refusal else self.profile.captures)
+        self._past = None if cells is not None else Past(self._model, self._context, self._sequence, self.layout, options.past_bytes)
         self._pick: Pick | None = None
         self._logits: native.F32 | None = None  # of the prompt's last token, where llama.cpp did not compute it
+
+    @property
+    def past(self) -> Past | None:
+        """What prompts may go on from, where rows are not a store's to give; see `EngineLike.past`."""
+        return self._past
 
     def prefill(self, plan: Plan, on_phase: OnPhase) -> Prefill:
         """Replace the live sequence by the plan's; see `EngineLike.prefill`."""
@@ -130,12 +141,17 @@ class Engine:
         """Prefix rows in place, everything else by llama.cpp itself."""
         clock = _Clock()
         on_phase("place")
-        n_placed = self._sequence.place(plan, with_gaps=False)
+        n_placed = self._sequence.place(plan, with_gaps=False) if self._past is None else self._past.take_up(plan)
         place_ms = clock.lap()
         on_phase("suffix")
         self._logits = None
-        self._sequence.compute(plan.tokens[n_placed:])
-        cells = np.full((self.layout.n_layer, len(plan.tokens)), CellMap.NEW, np.uint8)
+        start = n_placed
+        if self._past is not None and plan.policy.use_prefix and (parting := self._past.parting(plan.tokens)):
+            self._sequence.compute(plan.tokens[start:parting])
+            self._past.keep()
+            start = parting
+        self._sequence.compute(plan.tokens[start:])
+        cells = np.full((self.info.n_layer, len(plan.tokens)), CellMap.NEW, np.uint8)
         cells[:, :n_placed] = CellMap.PREFIX
         return Prefill(place_ms, 0.0, clock.lap(), CellMap(cells, np.full(len(plan.tokens), np.nan, np.float32)))
 
@@ -170,6 +186,8 @@ class Engine:
     def harvest(self, origin: str) -> Rows:
         """Rows of everything in the live sequence, with captured states."""
         self._check_open()
+        if self._past is not None:
+            self._past.keep()
         return self._sequence.rows(self.layout, origin)
 
     def use(self, profile: Profile, *, pick: Pick | None = None, captures: Mapping[str, str] | None = None) -> None:
@@ -207,7 +225,8 @@ class Engine:
         self._check_open()
         taken = native.memory_of(self._context.address)
         captured = self._sequence.state_bytes_per_token * self.info.n_ctx
-        return Memory(self._model.n_bytes, taken.cache, taken.compute, capture_bytes=captured)
+        kept = 0 if self._past is None else self._past.n_bytes
+        return Memory(self._model.n_bytes, taken.cache, taken.compute, capture_bytes=captured, store_bytes=kept)
 
     def forecast(self, n_ctx: int) -> Memory:
         """What this model would take with another context, before it is made."""

@@ -107,6 +107,11 @@ class Runner:
         return warnings
 
     @property
+    def matcher(self) -> Matcher:
+        """Finds what a prompt may take over: the engine where it keeps that itself, else the store."""
+        return self.engine.past or self.store
+
+    @property
     def tokenizer(self) -> Tokenizer:
         self.check_open()
         return self.engine.tokenizer

@@ -33,7 +33,7 @@ def settle(runner: Runner, pasts: Iterable[Tokens]) -> int:
 def _settle_one(runner: Runner, run: Run, tokens: Tokens) -> int:
     if not 0 < len(tokens) < runner.engine.info.n_ctx:
         return 0
-    plan = make_plan(tokens, runner.store, PREFIX)
+    plan = make_plan(tokens, runner.matcher, PREFIX)
     n_new = plan.count(Kind.NEW)
     if n_new == 1:  # all is known, since a plan always computes the last token
         return 0

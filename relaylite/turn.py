@@ -56,7 +56,7 @@ class TurnRun:
         yield TurnStarted(request.agent, request.index, request.prompt.parts)
         yield Phase("render")
         started = time.perf_counter()
-        plan = make_plan(request.prompt.tokens, self._runner.store, request.policy)
+        plan = make_plan(request.prompt.tokens, self._runner.matcher, request.policy)
         render_ms = request.render_ms + _ms_since(started)
         prefill, prefill_ms = yield from self._runner.prefill(self._run, plan)
         self._count(plan, prefill)
