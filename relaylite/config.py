@@ -8,7 +8,6 @@ are tables of settings (variables `RELAYLITE_STORE_RAM`, …); `[relay]` is pass
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from relaylite import paths, values
-from relaylite.errors import UsageError
+from relaylite.errors import UsageError, did_you_mean
 from relaylite.policies import FIDELITIES, Fidelity, parse_policy
 from relaylite.sampling import MAX_SEED
 
@@ -29,12 +28,19 @@ T = TypeVar("T")
 
 
 def _policy(raw: object) -> str:
-    name = values.text(raw)
-    try:
-        parse_policy(name)
-    except UsageError as error:
-        raise ValueError(f"is no policy: {error}") from error
+    name = values.text(raw).lower()
+    parse_policy(name)
     return name
+
+
+def _max_tokens(raw: object) -> int:
+    try:
+        n: int = values.integer(-1)(raw)
+    except ValueError:
+        n = 0
+    if n == 0:
+        raise ValueError("must be an integer of at least 1, or -1 for as many as fit")
+    return n
 
 
 def _setting(default: T, read: values.Reader, about: str) -> T:
@@ -72,7 +78,7 @@ class Settings:
     agents_file: Path | None = _setting(None, values.folder_or_file, "TOML file with more agents.")
     policy: str = _setting("relay", _policy, "What is taken over from upstream: full, prefix, naive or relay.")
     fidelity: Fidelity = _setting("balanced", values.choice(FIDELITIES), "How much relay recomputes: fast, balanced or careful.")
-    max_tokens: int = _setting(512, values.integer(-1), "Tokens an agent may write; -1 writes until the context is full.")
+    max_tokens: int = _setting(512, _max_tokens, "Tokens an agent may write; -1 writes until the context is full.")
     temperature: float = _setting(0.0, values.number(0, 10), "Sampling temperature; 0 always takes the likeliest token.")
     top_k: int = _setting(40, values.integer(0), "Sample among the k likeliest tokens; 0 among all.")
     top_p: float = _setting(0.95, values.number(0, 1), "Sample among the likeliest tokens that make up this probability.")
@@ -158,6 +164,17 @@ def describe() -> Iterator[tuple[str, str, object]]:
         yield name, item.metadata["about"], default
 
 
+def shown(name: str, value: object) -> str:
+    """The value of a setting as people write it in a file or a variable; `unset` where there is none."""
+    if value in (None, "", (), {}):
+        return "unset"
+    if _FIELDS[name].metadata["read"] is values.size and isinstance(value, int):
+        return values.size_text(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
 def unknown_variables() -> list[str]:
     """`RELAYLITE_*` variables that name no setting, for `doctor`."""
     known = {PREFIX + name.upper().replace(".", "_") for name in _FIELDS if not _takes_table(name)} | {paths.HOME_VARIABLE}
@@ -196,11 +213,11 @@ def _entries(file: Path) -> Iterator[tuple[str, object]]:
 
 def _read(name: str, raw: object, source: str) -> Any:
     if name not in _FIELDS:
-        close = difflib.get_close_matches(name, _FIELDS, n=1)
-        hint = f"did you mean {close[0]}?" if close else "`relaylite config` lists the known ones"
-        raise UsageError(f"{source}: unknown setting {name!r}; {hint}")
+        raise UsageError(f"{source}: unknown setting {name!r}; {did_you_mean(name, _FIELDS, '`relaylite config` lists the known ones')}")
+    label = source if source.startswith(("--", PREFIX)) else f"{source}: {name}"
     try:
         return _FIELDS[name].metadata["read"](raw)
     except ValueError as error:
-        label = source if source.startswith(("--", PREFIX)) else f"{source}: {name}"
         raise UsageError(f"{label} {error}, not {raw!r}") from error
+    except UsageError as error:
+        raise UsageError(f"{label}: {error}") from error

@@ -103,6 +103,15 @@ def size(raw: object) -> int:
     return value
 
 
+def size_text(n: int) -> str:
+    """Bytes as `size` reads them, in the largest unit that has a whole number of them."""
+    for unit in ("TiB", "GiB", "MiB", "KiB", "TB", "GB", "MB", "KB"):
+        factor = _UNITS[unit.removesuffix("B").lower()]
+        if n and n % factor == 0:
+            return f"{n // factor} {unit}"
+    return str(n)
+
+
 def table(raw: object) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise ValueError("must be a table")

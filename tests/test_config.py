@@ -80,7 +80,7 @@ def test_every_setting_has_a_sentence_and_its_default_is_a_value_that_may_be_giv
     ("text", "said"),
     [
         ("max_token = 5", "unknown setting 'max_token'; did you mean max_tokens?"),
-        ("[store]\nramm = 5", "unknown setting 'store.ramm'; did you mean store.ram?"),
+        ("[store]\nramm = 5", "unknown setting 'store.ramm'; did you mean store.ram"),
         ("xyzzy = 5", "unknown setting 'xyzzy'; `relaylite config` lists the known ones"),
         ("store = 5", "unknown setting 'store'"),
         ("[model]\na = 1", "model must be a text, not {'a': 1}"),
@@ -88,9 +88,13 @@ def test_every_setting_has_a_sentence_and_its_default_is_a_value_that_may_be_giv
         ("seed = -1", "seed must be an integer from 0"),
         ("seed = true", "seed must be an integer"),
         ("temperature = nan", "temperature must be a number from 0 to 10"),
-        ("max_tokens = -2", "max_tokens must be an integer of at least -1, not -2"),
+        ("max_tokens = -2", "max_tokens must be an integer of at least 1, or -1 for as many as fit, not -2"),
+        ("max_tokens = 0", "max_tokens must be an integer of at least 1, or -1 for as many as fit, not 0"),
+        ('max_tokens = "many"', "max_tokens must be an integer of at least 1"),
         ("agents = []", "agents must be a list of names"),
-        ('policy = "relai"', "policy is no policy: unknown policy 'relai'; known: full"),
+        ('policy = "relai"', "relaylite.toml: policy: unknown policy 'relai'; did you mean relay"),
+        ('policy = "best"', "policy: unknown policy 'best'; known: full, prefix, naive, relay, relay:fast"),
+        ('policy = "careful"', "policy: unknown policy 'careful'; did you mean relay:careful?"),
         ('fidelity = "best"', "fidelity must be one of fast, balanced, careful, not 'best'"),
         ('[store]\nram = "lots"', "store.ram must be a size such as 512MiB or 4GiB, not 'lots'"),
         ("[tui]\nmouse = 'perhaps'", "tui.mouse must be true or false"),
@@ -129,6 +133,17 @@ def test_variables_that_name_nothing_are_known_to_doctor(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(("text", "n"), [("512MiB", 2**29), ("4 GB", 4 * 10**9), ("1.5k", 1500), ("0", 0), ("7b", 7), ("2gi", 2**31)])
 def test_sizes(text: str, n: int) -> None:
     assert load_settings({"store.ram": text}).store.ram == n
+
+
+@pytest.mark.parametrize(("n", "text"), [(4 * 2**30, "4 GiB"), (1536 * 2**20, "1536 MiB"), (10**9, "1 GB"), (12345, "12345"), (0, "0")])
+def test_sizes_are_shown_in_the_unit_that_fits_and_can_be_given_back(n: int, text: str) -> None:
+    assert config.shown("store.disk", n) == text
+    assert load_settings({"store.disk": text}).store.disk == n
+
+
+@pytest.mark.parametrize(("name", "value", "text"), [("stop", (), "unset"), ("tui.mouse", False, "false"), ("agents", ("a", "b"), "a,b")])
+def test_values_are_shown_as_they_are_written(name: str, value: object, text: str) -> None:
+    assert config.shown(name, value) == text
 
 
 def test_all_state_lies_below_one_folder(home: Path) -> None:

@@ -9,7 +9,7 @@ import click
 from relaylite import paths
 from relaylite.cli import options
 from relaylite.cli.terminal import Output
-from relaylite.config import describe, load_settings
+from relaylite.config import describe, load_settings, shown
 
 
 @click.command("config")
@@ -30,11 +30,7 @@ def command(as_json: bool) -> None:
         return
     output = Output()
     for row in rows:
-        output.line(f"{row['name']} = {_shown(row['value'])}  ({row['source']})")
+        output.line(f"{row['name']} = {shown(row['name'], row['value'])}  ({row['source']})")
         output.write(f"    {row['about']}\n")
     output.line(f"settings file: {paths.settings_file()}")
     output.line(f"agents file: {paths.agents_file()}")
-
-
-def _shown(value: object) -> str:
-    return "unset" if value in (None, "", (), {}) else ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

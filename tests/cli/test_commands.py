@@ -109,7 +109,7 @@ def test_info_says_why_a_model_cannot_relay(invoke: Invoke, monkeypatch: pytest.
 def test_info_of_a_file_that_is_no_model(invoke: Invoke, tmp_path: Path) -> None:
     (tmp_path / "m.gguf").write_text("no")
     result = invoke("info", "m.gguf")
-    assert result.exit_code == 1 and "m.gguf is not a GGUF file" in one_line(result)
+    assert result.exit_code == 2 and "m.gguf is not a GGUF file" in one_line(result)
 
 
 @pytest.fixture
@@ -149,7 +149,7 @@ def test_models_from_pull_to_rm(invoke: Invoke, hub: Hub) -> None:
 def test_models_pull_refuses_what_is_no_model(invoke: Invoke, hub: Hub) -> None:
     hub.files["o/r/page.gguf"] = b"<html>"
     result = invoke("models", "pull", "hf:o/r/page.gguf")
-    assert result.exit_code == 1 and "is not a GGUF file" in one_line(result)
+    assert result.exit_code == 2 and "is not a GGUF file" in one_line(result)
 
 
 def test_models_of_an_installed_package(invoke: Invoke, default_model_path: Path) -> None:

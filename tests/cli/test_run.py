@@ -124,14 +124,14 @@ def test_bad_requests_give_one_line_and_exit_code_2(invoke: Invoke, args: list[s
     assert said in one_line(result) or (args == ["run"] and "the task is empty" in one_line(result))
 
 
-def test_bad_model_files_give_one_line_and_exit_code_1(invoke: Invoke, tmp_path: Path) -> None:
+def test_bad_model_files_are_bad_requests_too(invoke: Invoke, tmp_path: Path) -> None:
     (tmp_path / "empty.gguf").touch()
     (tmp_path / "text.gguf").write_text("not a model")
     (tmp_path / "folder.gguf").mkdir()
     wanted = {"missing.gguf": "there is no file", "empty.gguf": "is empty", "text.gguf": "not a GGUF file", "folder.gguf": "is a folder"}
     for name, said in wanted.items():
         result = invoke("run", "x", "--model", name)
-        assert (result.exit_code, result.stdout) == (1, "")
+        assert (result.exit_code, result.stdout) == (2, "")
         assert said in one_line(result)
 
 

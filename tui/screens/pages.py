@@ -10,7 +10,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from relaylite.config import Settings, describe
+from relaylite.config import Settings, describe, shown
 from relaylite.tui.commands import COMMANDS
 from relaylite.tui.safe_text import one_line
 from relaylite.tui.screens.dialog import Dialog
@@ -94,11 +94,5 @@ class SettingsPage(Page):
             value = getattr(getattr(self._settings, table) if table else self._settings, field)
             source = self._settings.sources.get(name, "default")
             style = "$muted" if source == "default" else "$accent"
-            yield Content.assemble((f"{name:<16} ", "bold"), (one_line(_shown(value), 40), "$foreground"), (f"  {source}", style))
+            yield Content.assemble((f"{name:<16} ", "bold"), (one_line(shown(name, value), 40), "$foreground"), (f"  {source}", style))
             yield Content.styled(f"{'':<17}{about}", "$muted")
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, tuple):
-        return ",".join(map(str, value)) or "none"
-    return "unset" if value is None or value == "" else str(value)
