@@ -21,6 +21,7 @@ from relaylite.policies import FIDELITIES, Fidelity, parse_policy
 from relaylite.sampling import MAX_SEED
 
 PREFIX = "RELAYLITE_"
+STORE_CODECS = ("plain", "q8", "q8-q4", "q6-q4", "q4")
 KV_TYPES = ("f16", "f32", "bf16", "q8_0", "q4_0")
 SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "max_tokens", "stop")
 
@@ -58,6 +59,7 @@ class StoreSettings:
     ram: int | None = _setting(None, values.size, "Rows kept in memory, such as 512MiB; a quarter of the free memory if unset.")
     disk: int = _setting(4 * 2**30, values.size, "Rows kept on disk, such as 4GiB; 0 keeps none.")
     folder: Path | None = _setting(None, values.folder_or_file, "Where rows on disk lie; a folder in relaylite's cache if unset.")
+    codec: str = _setting("plain", values.choice(STORE_CODECS), "Form of rows on disk: plain, or smaller with some loss, down to q4.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +90,13 @@ class Settings:
     stop: tuple[str, ...] = _setting((), values.texts, "Texts that end an answer.")
     ctx: int | None = _setting(None, values.integer(16), "Context size in tokens.")
     threads: int | None = _setting(None, values.integer(1, 1024), "CPU threads; one for each core if unset.")
-    gpu_layers: int | None = _setting(None, values.integer(-1), "Layers to put on the GPU; -1 is all.")
+    gpu_layers: int | None = _setting(None, values.integer(-1), "Layers to put on the GPU or on workers; -1 is all.")
+    rpc: tuple[str, ...] = _setting((), values.addresses, "Workers that hold layers (relaylite worker), host:port with commas between.")
     chat_template: str = _setting("", values.text, "chatml, or a Jinja file, in place of the model's own chat template.")
     kv_type: str = _setting("f16", values.choice(KV_TYPES), "Type of the rows in the cache.")
+    settle_after_s: float = _setting(
+        2.0, values.number(0, 3600), "Idle seconds after which a conversation's past is computed exactly in the background; 0 never."
+    )
     store: StoreSettings = field(default_factory=StoreSettings)
     tui: TuiSettings = field(default_factory=TuiSettings)
     relay: Mapping[str, Any] = _setting({}, values.table, "Parameters of the relay policy.")
@@ -108,6 +114,7 @@ class Settings:
             "n_ctx": self.ctx,
             "n_threads": self.threads,
             "n_gpu_layers": self.gpu_layers,
+            "rpc": self.rpc or None,
             "kv_type": self.kv_type,
             "chat_template": self.chat_template or None,
             "relay": self.relay or None,
@@ -115,6 +122,8 @@ class Settings:
             "store_bytes": self.store.ram,
             "store_folder": (self.store.folder or paths.store_folder()) if self.store.disk else None,
             "store_disk_bytes": self.store.disk,
+            "store_codec": self.store.codec,
+            "settle_after_s": self.settle_after_s or None,
         }
         return {name: value for name, value in options.items() if value is not None}
 

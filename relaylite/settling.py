@@ -17,7 +17,6 @@ from relaylite.policies import PREFIX
 from relaylite.rows import Tokens
 from relaylite.runner import Run, Runner
 
-
 STEP = 256  # tokens computed before their rows are kept; keeping them cannot be interrupted
 
 

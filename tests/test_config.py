@@ -9,6 +9,7 @@ import pytest
 from relaylite import config, paths
 from relaylite.config import Settings, load_settings
 from relaylite.errors import UsageError
+from relaylite.store.quantize import CODECS
 
 
 @pytest.fixture(autouse=True)
@@ -165,3 +166,18 @@ def test_all_state_lies_below_one_folder(home: Path) -> None:
 def test_without_the_variable_state_lies_where_the_system_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(paths.HOME_VARIABLE)
     assert "relaylite" in paths.settings_file().parts
+
+
+def test_the_forms_of_stored_rows_are_those_that_the_store_has(folder: Path) -> None:
+    assert set(config.STORE_CODECS) == set(CODECS)
+    write(folder / "relaylite.toml", '[store]\ncodec = "q6-q4"\n')
+    assert load_settings().relay_options()["store_codec"] == "q6-q4"
+    write(folder / "relaylite.toml", '[store]\ncodec = "zip"\n')
+    with pytest.raises(UsageError, match="codec"):
+        load_settings()
+
+
+def test_conversations_settle_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_settings().relay_options()["settle_after_s"] == 2
+    monkeypatch.setenv("RELAYLITE_SETTLE_AFTER_S", "0")
+    assert "settle_after_s" not in load_settings().relay_options()
