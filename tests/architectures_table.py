@@ -27,10 +27,17 @@ missing if it cannot relay (`relaylite info MODEL` shows it); it then runs with 
 Llama 4 cuts its windows and how Llama 4 and Ministral 3 scale queries, which the graph does not show. On every open a self-check compares
 slices and moved rows with `llama_decode` on the real weights.
 
+`relaylite info` also foretells what a context takes: llama.cpp plans it on a sketch of the model without weights. KV cache and compute
+buffers come out as llama.cpp then takes them, to the byte, for every architecture of the table and F16, Q8_0 and Q4_0 caches
+(`tests/engine/test_footprint.py`).
+
 The table was tried on tiny random models, beyond their sliding windows (32 tokens), on the CPU. *Slices* are layers recomputed apart, cut at
 every layer. *Moved rows* are K rows turned by 50 positions against rows decoded there, root mean square in the worst layer; the rounding of
 attention to F16 gives some 10⁻³.
 """
+
+
+GOES_ON = {"rows": "rows of the store", "start": "any start of a kept state", "whole": "a whole kept state"}
 
 
 def relaying_rows(found: dict[str, Finding]) -> list[str]:
@@ -51,12 +58,19 @@ def refused_rows(found: dict[str, Finding]) -> list[str]:
     lines = [
         "## Models that run with exact prefix reuse only",
         "",
-        "| architecture | such as | what is special | reason shown |",
-        "| --- | --- | --- | --- |",
+        "A prompt goes on from what was computed before, if it begins with it, and computes the rest (`tests/engine/test_past.py`): from",
+        "rows of the store as other models do, also in a later run; or from the live sequence and from states that llama.cpp wrote of",
+        "earlier ones, kept in memory within the store's budget and gone when the model closes. Where such a state can be cut, any start",
+        "of it serves; where it cannot, all of it or nothing, and a state is kept where a prompt parts from an earlier one, for the next",
+        "that begins so. With the same batches the result is llama.cpp's bit for bit.",
+        "",
+        "| architecture | such as | what is special | goes on from | reason shown |",
+        "| --- | --- | --- | --- | --- |",
     ]
     for arch, finding in found.items():
         if not finding.relays:
-            lines.append(f"| {arch} | {EXPECTED[arch].stands_for} | {EXPECTED[arch].trait} | {finding.refusal} |")
+            expected = EXPECTED[arch]
+            lines.append(f"| {arch} | {expected.stands_for} | {expected.trait} | {GOES_ON[expected.past]} | {finding.refusal} |")
     return lines
 
 
