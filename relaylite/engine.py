@@ -110,6 +110,8 @@ class Engine:
         self._sequence = LiveSequence(self._context, cells, capture, self._stop)
         self._sequence.watch({} if refusal else self.profile.captures)
         self._past = None if cells is not None else Past(self._model, self._context, self._sequence, self.layout, options.past_bytes)
+        if self._past is not None:
+            self.info = replace(self.info, prefix_reuse=self._past.reach)
         self._pick: Pick | None = None
         self._logits: native.F32 | None = None  # of the prompt's last token, where llama.cpp did not compute it
 

@@ -45,6 +45,11 @@ class Past:
         self._kept: list[Snapshot] = []  # the one used last at the end
 
     @property
+    def reach(self) -> str:
+        """What a prompt may go on from, in words."""
+        return "any start of a kept state" if self._is_cuttable else "a whole kept state"
+
+    @property
     def n_bytes(self) -> int:
         return sum(snapshot.data.nbytes for snapshot in self._kept)
 

@@ -40,6 +40,7 @@ class ModelInfo:
     file_bytes: int = 0
     kv_bytes_per_token: int = 0
     quantization: str = ""
+    prefix_reuse: str = "rows of the store"  # what prompts that begin alike go on from
     warnings: tuple[str, ...] = ()  # one line each: a context beyond the trained one, …
 
 

@@ -65,6 +65,7 @@ def _rows(info: ModelInfo, memory: Memory, forecasts: Mapping[int, Memory]) -> l
         ("memory", f"{_parts(memory)}; {_mb(memory.resident_bytes)} resident now"),
         *(("predicted", f"{_mb(_total(needs))} for --ctx {n_ctx}: {_parts(needs)}") for n_ctx, needs in forecasts.items()),
         ("relaying", "works (self-check passed)" if info.relay_refusal is None else f"off: {info.relay_refusal}"),
+        *([("prefix reuse", f"exact, from {info.prefix_reuse}")] if info.relay_refusal is not None else []),
         *(("warning", warning) for warning in info.warnings),
     ]
 

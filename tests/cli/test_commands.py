@@ -102,7 +102,7 @@ def test_info_says_why_a_model_cannot_relay(invoke: Invoke, monkeypatch: pytest.
     from relaylite import api
 
     monkeypatch.setattr(api, "_open", lambda *_, **__: FakeEngine(relay_refusal="its memory is recurrent"))
-    assert "relaying      off: its memory is recurrent\n" in invoke("info").stdout
+    assert "relaying      off: its memory is recurrent\nprefix reuse  exact, from rows of the store\n" in invoke("info").stdout
     assert json.loads(invoke("info", "--json").stdout)["relay_refusal"] == "its memory is recurrent"
 
 

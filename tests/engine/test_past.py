@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from architectures_table import GOES_ON
 from live_engine import F32, LiveEngine, difference, opened
 from reach import EXPECTED
 from tiny_models import write_model
@@ -31,6 +32,10 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def live(model: tuple[str, Path]) -> Iterator[LiveEngine]:
     with opened(model[1], n_ctx=512, type_k="f32", type_v="f32") as live:
         yield live
+
+
+def test_info_says_what_prompts_go_on_from(live: LiveEngine, model: tuple[str, Path]) -> None:
+    assert live.engine.info.prefix_reuse == GOES_ON[EXPECTED[model[0]].past]
 
 
 def turn(live: LiveEngine, tokens: list[int], n_answer: int = 0) -> Plan:
