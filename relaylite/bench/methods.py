@@ -31,7 +31,10 @@ BASELINES = {
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """`parameters` in place of the profile's, or `pick` in place of any; at most one of them. `codec`: the form of files that rows come from."""
+    """`parameters` in place of the profile's, or `pick` in place of any; at most one of them.
+
+    `codec`: rows come from files of this form.
+    """
 
     label: str
     policy: Policy
