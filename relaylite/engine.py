@@ -9,14 +9,14 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from relaylite import fingerprint, footprint, llama, native, selfcheck
+from relaylite import fingerprint, footprint, llama, native, rpc, selfcheck
 from relaylite.errors import ContextOverflow, EngineClosed, ModelError, UsageError
 from relaylite.events import PhaseName
 from relaylite.metrics import CellMap
@@ -43,18 +43,25 @@ OnPhase = Callable[[PhaseName], None]
 class EngineOptions:
     """How to open a model. `n_threads` None: the physical cores that this process may use. `relay`: overrides of the profile.
 
+    `rpc`: workers, `host:port` each. `n_gpu_layers` None: none without workers, all with them.
     `past_bytes`: of states kept to go on from where rows cannot be placed; None: an eighth of what is free.
     """
 
     n_ctx: int = 4096
     n_threads: int | None = None
-    n_gpu_layers: int = 0
+    n_gpu_layers: int | None = None
+    rpc: tuple[str, ...] = ()
     chat_template: str = ""
     type_k: str = "f16"
     type_v: str = "f16"
     relay: dict[str, Any] = field(default_factory=dict)
     past_bytes: int | None = None
     on_progress: Callable[[float], bool] | None = None
+
+    @property
+    def n_offloaded(self) -> int:
+        """Layers to put on devices, -1 for all."""
+        return self.n_gpu_layers if self.n_gpu_layers is not None else -1 if self.rpc else 0
 
 
 class Engine:
@@ -87,14 +94,15 @@ class Engine:
         self._close = weakref.finalize(self, _close_in, self._process, opened)
         self._close.atexit = False  # the process's memory goes with it
         self._stop = keep(native.Stop())
-        self._model = keep(_load_model(path, options))
+        workers = keep(rpc.Workers(options.rpc)) if options.rpc else None
+        self._model = keep(_load_model(path, options, workers.devices if workers else ()))
         n_ctx = math.ceil(options.n_ctx / CONTEXT_STEP) * CONTEXT_STEP
         capture = keep(native.Capture(n_ctx))
         for_context = _context_options(options, n_ctx, n_threads, capture, self._stop)
-        if options.n_gpu_layers == 0:
+        if options.n_offloaded == 0:
             footprint.check_context(self._model, for_context)
         self._context: llama.Context = keep(llama.Context(self._model, for_context))
-        self._for_context, self._n_gpu_layers = for_context, options.n_gpu_layers
+        self._for_context, self._n_gpu_layers = for_context, options.n_offloaded
         cells, refusal = _open_cells(self._context, n_threads, self._stop, keep)
         self.tokenizer = self._model.vocab
         template = read_template(options.chat_template, self._model.chat_template or "")
@@ -104,7 +112,7 @@ class Engine:
         self.profile.check_fits(self._model.n_layer)
         self.layout = _layout(cells, weights, options, self._model, self._context)
         token_bytes = self.layout.token_bytes or footprint.bytes_per_token(self._model, for_context)
-        self.info = _info(self._model, self._context, token_bytes, refusal)
+        self.info = _info(self._model, self._context, token_bytes, refusal, [rpc.WARNING] if workers else [])
         self.finish_reason = ""
         self.answer_tokens: tuple[int, ...] = ()
         self._sequence = LiveSequence(self._context, cells, capture, self._stop)
@@ -283,9 +291,14 @@ def _check_options(options: EngineOptions) -> None:
         raise UsageError(f"{options.n_threads} threads are not possible; give --threads 1 or more")
 
 
-def _load_model(path: Path, options: EngineOptions) -> llama.Model:
-    use_extra = native.extra_buffers_work()
-    model = llama.Model(path, n_gpu_layers=options.n_gpu_layers, use_extra_buffers=use_extra, on_progress=options.on_progress)
+def _load_model(path: Path, options: EngineOptions, devices: Sequence[int]) -> llama.Model:
+    model = llama.Model(
+        path,
+        n_gpu_layers=options.n_offloaded,
+        use_extra_buffers=native.extra_buffers_work(),
+        devices=devices,
+        on_progress=options.on_progress,
+    )
     if model.has_encoder:
         model.close()
         raise ModelError(f"{path} is an encoder–decoder model; relaylite runs decoder-only chat models")
@@ -312,8 +325,7 @@ def _layout(cells: native.Cells | None, weights: str, options: EngineOptions, mo
     return RowLayout((), (), name) if cells is None else RowLayout(cells.k_bytes, cells.v_bytes, name)
 
 
-def _info(model: llama.Model, context: llama.Context, token_bytes: int, refusal: str | None) -> ModelInfo:
-    warnings = []
+def _info(model: llama.Model, context: llama.Context, token_bytes: int, refusal: str | None, warnings: list[str]) -> ModelInfo:
     if context.n_ctx > model.n_ctx_train > 0:
         warnings.append(f"the context of {context.n_ctx} tokens is longer than the {model.n_ctx_train} that the model was trained for")
     return ModelInfo(

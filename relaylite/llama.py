@@ -66,10 +66,19 @@ class Model:
     """The weights and metadata of one GGUF file."""
 
     def __init__(
-        self, path: Path, *, n_gpu_layers: int, use_extra_buffers: bool, on_progress: Callable[[float], bool] | None = None
+        self,
+        path: Path,
+        *,
+        n_gpu_layers: int,
+        use_extra_buffers: bool,
+        devices: Sequence[int] = (),
+        on_progress: Callable[[float], bool] | None = None,
     ) -> None:
+        """`devices`: addresses of those that layers may go to; all that llama.cpp knows by default."""
         params = lc.llama_model_default_params()
         params.n_gpu_layers = n_gpu_layers
+        self.devices = (ctypes.c_void_p * (len(devices) + 1))(*devices) if devices else None
+        params.devices = ctypes.cast(self.devices, ctypes.c_void_p)
         params.use_extra_bufts = use_extra_buffers
         if on_progress is not None:
             self._progress = lc.llama_progress_callback(lambda done, _: on_progress(done))
@@ -138,6 +147,7 @@ class Sketch:
     def __init__(self, model: Model, *, n_gpu_layers: int) -> None:
         params = lc.llama_model_default_params()
         params.n_gpu_layers, params.use_extra_bufts = n_gpu_layers, False
+        params.devices = ctypes.cast(model.devices, ctypes.c_void_p)
         params.no_alloc, params.load_mode = True, lc.LLAMA_LOAD_MODE_NONE
         overrides: Any = (lc.llama_model_kv_override * 3)()  # the last stays empty and ends them
         overrides[0].tag, overrides[0].key = lc.LLAMA_KV_OVERRIDE_TYPE_STR, b"tokenizer.ggml.model"

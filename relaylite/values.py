@@ -86,6 +86,16 @@ def names(raw: object) -> tuple[str, ...]:
     return found
 
 
+def addresses(raw: object) -> tuple[str, ...]:
+    """Places in a network, `host:port` each, from a list or from one text with commas between them."""
+    found = names(raw)
+    for address in found:
+        host, _, port = address.partition(":")
+        if not host or not (port.isascii() and port.isdigit()) or not 1 <= int(port) <= 65535:
+            raise ValueError("must be host:port, several with commas between them (no IPv6)")
+    return found
+
+
 def texts(raw: object) -> tuple[str, ...]:
     """Texts from a list, or a single one; nothing is trimmed or split."""
     items = (raw,) if isinstance(raw, str) else raw
