@@ -14,9 +14,9 @@ from queue import SimpleQueue
 from typing import Any
 
 from relaylite.agents import Agent
-from relaylite.attachments import Attachment, attached_in
+from relaylite.attachments import Attachment, attached_in, words_without_file
 from relaylite.errors import Cancelled, RelayliteError
-from relaylite.events import Event
+from relaylite.events import Event, Notice
 from relaylite.policies import Policy
 from relaylite.tui import files
 from relaylite.tui.backend import ChainLike, Opener, Progress, RelayLike
@@ -217,7 +217,10 @@ class EngineThread(threading.Thread):
             self._report(Failed(reason_of(error)))
 
     def _stream(self, task: str, files: tuple[Attachment, ...], stop_after: int | None, chain: ChainLike) -> Iterator[Event]:
-        files = (*files, *attached_in(task))
+        found, missing = attached_in(task)
+        files = (*files, *found)
+        if missing:
+            self._report(Notice(words_without_file(missing)))
         self._report(Attached(tuple(file.source for file in files)))
         return chain.stream(task, files=files, stop_after=stop_after)
 

@@ -66,7 +66,7 @@ def _loaded(settings: Settings, output: Output, load: Callable[[Path, Callable[[
         path = resolve_model(settings.model, lambda *step: post(lambda: output.progress(*step)))
         opened.append(load(path, lambda done: post(lambda: output.status(f"loading {path.name}: {done:.0%}"))))
 
-    for show in Work(work):
+    for show in Work(work, kept=lambda: "stopped before the model was open; what was fetched of it is kept"):
         show()
     output.status("")
     return opened[0]

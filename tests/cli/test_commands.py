@@ -73,7 +73,7 @@ def test_config_shows_values_and_sources(invoke: Invoke, tmp_path: Path, monkeyp
     monkeypatch.setenv("RELAYLITE_AGENTS", "plan,solve")
     shown = invoke("config").stdout
     assert "agents = plan,solve  (RELAYLITE_AGENTS)\n" in shown
-    assert "store.ram = 1073741824  (relaylite.toml)\n" in shown
+    assert "store.ram = 1 GiB  (relaylite.toml)\n" in shown and "store.disk = 4 GiB  (default)\n" in shown
     assert "seed = 0  (default)\n" in shown
     listed = {row["name"]: row for row in json.loads(invoke("config", "--json").stdout)}
     assert listed.keys() == {name for name, _, _ in describe()} and listed["store.ram"]["source"] == "relaylite.toml"
