@@ -3,7 +3,8 @@
     python benchmarks/store_loading.py [--model FILE] [--tokens 1000,2000] [--rounds 5] [--threads 2]
 
 A text of so many tokens lies in the store, and a prompt of 137 other tokens, that text and 8 more is planned and prefilled with policy
-`relay`: its rows from memory, then from files of every form, in the system's page cache and not (the file's pages are dropped before).
+`relay`: its rows from memory, then from files of every form: in the system's page cache (warm), not there (cold: the file's pages are
+dropped before), and read ahead by `Store.prefetch`, as a chain does while another agent writes (ahead).
 Prints medians: planning (search included), placing, the sweep, the whole, and its ratio to that from memory; and a full prefill.
 """
 
@@ -76,13 +77,15 @@ def report(engine: Engine, rows: Rows, prompt: Tokens, rounds: int, folder: Path
         store.put(rows)
         store.close()
     times: dict[str, Times] = {"full": Times(), "memory": Times()}
-    times |= {f"{name} {state}": Times() for name in CODECS for state in ("warm", "cold")}
+    times |= {f"{name} {state}": Times() for name in CODECS for state in ("warm", "cold", "ahead")}
     for _ in range(rounds):
         for name, own in times.items():
             codec_name, _, state = name.partition(" ")
-            store = memory if not state else Store(layout, 0, folder=folder / codec_name)
+            store = memory if not state else Store(layout, PLENTY, folder=folder / codec_name)
             if state == "cold":
                 drop_pages(folder / codec_name)
+            if state == "ahead":
+                store.prefetch(rows.tokens)
             measure(engine, store, prompt, FULL if name == "full" else RELAY, own)
     print(f"{len(rows)} tokens, {rows.n_bytes / 1e6:.0f} MB, medians of {rounds}")
     print("rows from      plan ms  place ms sweep ms total ms  × memory")

@@ -23,7 +23,7 @@ from relaylite.plan import Kind, Plan
 from relaylite.planner import Matcher
 from relaylite.prefillspeed import PrefillSpeed
 from relaylite.prompt import PromptBuilder, Tokenizer
-from relaylite.rows import Rows
+from relaylite.rows import Rows, Tokens
 from relaylite.seam import EngineLike, Prefill
 
 CLOSE_TIMEOUT_S = 10.0
@@ -31,11 +31,19 @@ READER_GRACE_S = 1.0  # how long the reader of a stream has, when the model is c
 
 
 class RowStore(Matcher, Protocol):
-    """What a chain needs of a store. `speed`: what computing prompt tokens takes here; it learns from every prefill."""
+    """What a chain needs of a store. `speed`: what computing prompt tokens takes here; it learns from every prefill.
+
+    `has_disk`: rows may have to be read before they can be used, and `prefetch` does that ahead.
+    """
 
     speed: PrefillSpeed
 
+    @property
+    def has_disk(self) -> bool: ...
+
     def put(self, rows: Rows) -> None: ...
+
+    def prefetch(self, tokens: Tokens) -> None: ...
 
 
 @dataclass(slots=True, weakref_slot=True)

@@ -63,6 +63,10 @@ class Store:
         self._tiers.foresight.learn(ledger.follows)
         self.speed = PrefillSpeed(ledger.speeds.get(layout.fingerprint, ()))
 
+    @property
+    def has_disk(self) -> bool:
+        return self._tiers.folder is not None
+
     def put(self, rows: Rows) -> None:
         """Keep `rows`; what is there already is not stored again. The arrays must not be written to afterwards.
 
@@ -109,6 +113,17 @@ class Store:
                     return [self._match(run.start, path, path[0].start + run.offset, run.n) for run, path in found]
                 except Lost:
                     continue
+
+    def prefetch(self, tokens: Tokens) -> None:
+        """Rows on disk of what `tokens` begins with are read, checked and decoded now, rather than when they are asked for."""
+        with self._lock:
+            self._tiers.refresh()
+            node, _ = self._tiers.holdings.tree.descend(tokens, exact=False)
+            path = node.path()
+        for node in path:
+            with self._lock, suppress(Lost):
+                if node.rows is None and self._tiers.holdings.holds(node):
+                    self._tiers.pieces([node], node.start, node.end)
 
     def flush(self) -> None:
         """Write to disk what is in memory only, and enter in its ledger what hits saved since the last time."""

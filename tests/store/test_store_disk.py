@@ -506,3 +506,36 @@ def test_what_is_being_put_never_loses_what_it_rests_on(tmp_path):
         if match:
             assert_match(match, text, rows_of(text))
     assert store.prefix(prompt([*TEXT, *range(20)]), exact=True).n == 100
+
+
+@pytest.mark.parametrize("codec", ["plain", "q8"])
+def test_rows_read_ahead_need_no_file_when_they_are_asked_for(tmp_path, codec):
+    layout = RowLayout((64, 64), (64, 64), "wide")
+    store = Store(layout, PLENTY, folder=tmp_path, codec=CODECS[codec])
+    rows = rows_of(TEXT, layout=layout)
+    rows.data[:] = np.random.default_rng(0).standard_normal(rows.data.size // 2).astype(np.float16).view(np.uint8)
+    store.put(rows)
+    store.close()
+    expected = Store(layout, PLENTY, folder=tmp_path).prefix(prompt(TEXT), exact=True).rows.data
+    again = Store(layout, PLENTY, folder=tmp_path)
+    again.prefetch(prompt([*TEXT[:60], 7, 8]))
+    again.prefetch(prompt([7, 8]))
+    assert again.stats().hits == 0
+    reads = []
+    original = RowFile._map
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RowFile, "_map", lambda file: reads.append(file.path) or original(file))
+        np.testing.assert_array_equal(again.prefix(prompt(TEXT), exact=True).rows.data, expected)
+    assert reads == []
+
+
+def test_reading_ahead_of_a_damaged_file_leaves_a_miss(tmp_path, caplog):
+    written(tmp_path, TEXT)
+    (path,) = files(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    store = Store(LAYOUT, PLENTY, folder=tmp_path)
+    store.prefetch(prompt(TEXT))
+    assert len(caplog.records) == 1 and not path.exists()
+    assert store.prefix(prompt(TEXT), exact=False) is None
