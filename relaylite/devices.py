@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import llama_cpp
 
+_ABORT = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+_before_abort = _ABORT()
 _KINDS = ("CPU", "GPU", "integrated GPU", "accelerator", "meta")
 
 
@@ -90,6 +93,13 @@ def serve(address: str, n_threads: int) -> None:
     arguments = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p)
     start_server = _rpc("ggml_backend_rpc_start_server", None, *arguments)
     start_server(address.encode(), None, n_threads, len(offered), array)
+
+
+def before_abort(act: Callable[[str], None]) -> None:
+    """Have `act` called, in any thread, with ggml's message when it is about to end the process; then it does."""
+    global _before_abort
+    _before_abort = _ABORT(lambda message: act(message.decode("utf-8", "replace")))
+    llama_cpp.llama_cpp._lib.ggml_set_abort_callback(_before_abort)
 
 
 def _of_kind(kind: int) -> list[int]:

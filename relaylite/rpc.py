@@ -5,9 +5,13 @@ Names, asks and lends them. ggml ends the process when a worker does not answer,
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import struct
+import sys
 import threading
+import time
 from collections.abc import Sequence
 
 from relaylite import devices, values
@@ -24,6 +28,7 @@ NOT_BUILT = (
 )
 CONNECT_S = 5.0
 ANSWER_S = 5.0
+LEAVE_S = 10.0
 
 # ggml-rpc.cpp of the llama.cpp that we are built against: the first message of a connection, and the version in its answer.
 _HELLO = struct.pack("<BQ24x", 14, 24)
@@ -49,6 +54,7 @@ class Workers:
             raise UsageError(f"a worker {error}, not {', '.join(addresses)!r}") from error
         if not devices.has_rpc():
             raise UsageError(NOT_BUILT)
+        devices.before_abort(_leave)
         try:
             for address in addresses:
                 self._take(address)
@@ -85,7 +91,7 @@ def ask(address: str) -> None:
         link.settimeout(ANSWER_S)
         try:
             link.sendall(_HELLO)
-            answer = link.recv(_ANSWER.size, socket.MSG_WAITALL)
+            answer = _received(link, _ANSWER.size)
         except TimeoutError as error:
             raise ModelError(f"the worker {address} does not answer: it serves another process, or is no llama.cpp worker") from error
         except OSError as error:
@@ -96,3 +102,23 @@ def ask(address: str) -> None:
     if major != _VERSION[0] or minor > _VERSION[1]:
         theirs, ours = f"{major}.{minor}.{patch}", ".".join(map(str, _VERSION))
         raise ModelError(f"the worker {address} speaks RPC {theirs}, this llama.cpp {ours}; install the same llama-cpp-python on both")
+
+
+def _leave(message: str) -> None:
+    """ggml ends the process when a worker goes away, and nothing can stop it: give the process time to end well."""
+    if "ggml-rpc" not in message:
+        print(message, file=sys.stderr, flush=True)
+        return
+    of = f" ({', '.join(sorted(_lent))})" if _lent else ""
+    say = f"relaylite: a worker{of} went away, and llama.cpp cannot go on without it; start it again, then this"
+    print(say, file=sys.stderr, flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(LEAVE_S)
+
+
+def _received(link: socket.socket, n: int) -> bytes:
+    """`n` bytes, or fewer if the other side ends there."""
+    found = b""
+    while len(found) < n and (more := link.recv(n - len(found))):
+        found += more
+    return found
