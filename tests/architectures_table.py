@@ -32,8 +32,8 @@ buffers come out as llama.cpp then takes them, to the byte, for every architectu
 (`tests/engine/test_footprint.py`).
 
 The table was tried on tiny random models, beyond their sliding windows (32 tokens), on the CPU. *Slices* are layers recomputed apart,
-cut at every layer. *Moved rows* are K rows turned by 50 positions against rows decoded there, root mean square in the worst layer; the rounding of
-attention to F16 gives some 10⁻³.
+cut at every layer. *Moved rows* are K rows turned by 50 positions against rows decoded there, root mean square in the worst layer; the
+rounding of attention to F16 gives some 10⁻³.
 """
 
 
@@ -97,8 +97,8 @@ def cache_rows(folder: Path) -> list[str]:
         "## Types of the KV cache",
         "",
         "Tiny Llama, K and V of the same type. Slices are equal bit for bit with each of them. Quantized K is turned through F32 and",
-        "through the Hadamard rotation that llama.cpp gives to quantized caches, then quantized again: a moved row differs from one decoded at its",
-        "place by about the rounding of its type.",
+        "through the Hadamard rotation that llama.cpp gives to quantized caches, then quantized again: a moved row differs from one decoded",
+        "at its place by about the rounding of its type.",
         "",
         "| type | moved K rows of layer 0, difference |",
         "| --- | --- |",
