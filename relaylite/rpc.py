@@ -28,7 +28,7 @@ NOT_BUILT = (
 )
 CONNECT_S = 5.0
 ANSWER_S = 5.0
-LEAVE_S = 10.0
+LEAVE_S = 30.0  # as long as a chain waits for its run, and more
 
 # ggml-rpc.cpp of the llama.cpp that we are built against: the first message of a connection, and the version in its answer.
 _HELLO = struct.pack("<BQ24x", 14, 24)

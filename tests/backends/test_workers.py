@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import subprocess
 import sys
@@ -158,6 +157,6 @@ def test_a_worker_that_goes_away_is_one_line(tmp_path: Path, default_model_path:
             process.kill()
             _, said = client.communicate(timeout=120)
     lines = said.decode().splitlines()
-    assert client.returncode in (128 + signal.SIGTERM, -signal.SIGTERM), (client.returncode, lines)
+    assert client.returncode == 1, (client.returncode, lines)
     assert [line for line in lines if address in line and "went away" in line], lines
     assert not [line for line in lines if "ggml" in line or line.startswith("#")], lines
