@@ -21,6 +21,7 @@ COMMANDS = {
     "agents": "List the agents that a chain can be made of.",
     "profile": "Measure how a model is repaired best, and keep that for its runs.",
     "bench": "Measure what each policy costs and keeps on task files.",
+    "worker": "Hold layers of models for relaylite on other machines.",
     "config": "Show every setting, its value and where that came from.",
     "doctor": "Check this installation and say what to do about it.",
 }

@@ -24,9 +24,10 @@ _METAVAR = {
     "fidelity": "MODE",
     "temperature": "X",
     "chat_template": "NAME|FILE",
+    "rpc": "HOST:PORT,…",
 }
 
-MODEL = ("model", "ctx", "threads", "gpu_layers", "chat_template")
+MODEL = ("model", "ctx", "threads", "gpu_layers", "rpc", "chat_template")
 SPEECH = ("last", "as_json", "quiet", "verbose", "help")
 CHAIN = ("agents", "agents_file", "policy", "fidelity", "max_tokens", "temperature", "seed")
 
