@@ -292,6 +292,7 @@ def _check_options(options: EngineOptions) -> None:
 
 
 def _load_model(path: Path, options: EngineOptions, devices: Sequence[int]) -> llama.Model:
+    footprint.check_load(path)
     model = llama.Model(
         path,
         n_gpu_layers=options.n_offloaded,
@@ -329,7 +330,7 @@ def _info(model: llama.Model, context: llama.Context, token_bytes: int, refusal:
     if context.n_ctx > model.n_ctx_train > 0:
         warnings.append(f"the context of {context.n_ctx} tokens is longer than the {model.n_ctx_train} that the model was trained for")
     return ModelInfo(
-        name=model.meta("general.name") or model.path.stem,
+        name=model.path.stem,
         path=str(model.path),
         architecture=model.meta("general.architecture") or "?",
         n_layer=model.n_layer,

@@ -30,7 +30,7 @@ def peak_resident_bytes() -> int:
 def available_bytes() -> int:
     """Memory that could still be taken without swapping, and within the limits of this process's address space and control groups."""
     in_group = cgroup.memory_left()
-    return min(_free_bytes(), _left_of_limit(), sys.maxsize if in_group is None else in_group)
+    return min(_free_bytes(), address_space_left(), sys.maxsize if in_group is None else in_group)
 
 
 def logical_cores() -> int:
@@ -52,8 +52,8 @@ def _allowed_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _left_of_limit() -> int:
-    """What `ulimit -v` leaves."""
+def address_space_left() -> int:
+    """Bytes that may still be mapped, files included: what `ulimit -v` leaves."""
     try:
         import resource
 

@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sequence": VALUES | {"llama", "native"},
     "past": VALUES | {"llama", "process", "sequence"},
     "writer": VALUES | {"llama", "native", "seam", "sequence", "textstream"},
-    "footprint": VALUES | {"llama", "native", "process", "seam"},
+    "footprint": VALUES | {"llama", "modelfile", "native", "process", "seam"},
     "engine": VALUES
     | {
         "fingerprint",
