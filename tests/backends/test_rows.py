@@ -12,6 +12,7 @@ from places import Place
 from tiny_models import write_model
 
 from relaylite import selfcheck
+from relaylite.errors import Cancelled
 from relaylite.native import F32, Placement
 from relaylite.rows import Rows
 from relaylite.rowvalues import values
@@ -94,6 +95,22 @@ def test_moved_rows_are_what_the_model_writes_there(live: LiveModel) -> None:
     still = values(rows.k(0), live.cells.info.type_k)
     assert np.linalg.norm(still - b) > 0.1 * np.linalg.norm(b)
     assert np.array_equal(moved.v(live.n_layer - 1), rows.v(live.n_layer - 1))
+
+
+def test_a_stop_ends_slices_wherever_they_run(live: LiveModel, place: Place) -> None:
+    """Devices without an abort callback run a graph to its end, but begin none."""
+    tokens, end = live.tokens(N), live.n_layer - 1
+    rows, _ = live.decoded_rows(tokens)
+    live.cells.append([Placement(N, rows)])
+    hidden = live.cells.slice((0, end - 1), WHERE, tokens=tokens, write_end=0, want=("hidden",)).hidden
+    live.stop.set(True)
+    try:
+        with pytest.raises(Cancelled):
+            live.cells.slice((end - 1, end), WHERE, hidden=hidden, write_end=end)
+    finally:
+        live.stop.set(False)
+    live.cells.slice((end - 1, end), WHERE, hidden=hidden, write_end=end)
+    assert_close_rows(live, live.live_rows(), rows, place)
 
 
 def test_what_is_captured_is_what_slices_compute(live: LiveModel, place: Place) -> None:
