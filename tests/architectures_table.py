@@ -29,7 +29,8 @@ slices and moved rows with `llama_decode` on the real weights.
 
 `relaylite info` also foretells what a context takes: llama.cpp plans it on a sketch of the model without weights. KV cache and compute
 buffers come out as llama.cpp then takes them, to the byte, for every architecture of the table and F16, Q8_0 and Q4_0 caches
-(`tests/engine/test_footprint.py`).
+(`tests/engine/test_footprint.py`). Layers with a sliding window keep the rows of all positions (llama.cpp's `swa_full`), since any of them
+may be relayed.
 
 The table was tried on tiny random models, beyond their sliding windows (32 tokens), on the CPU. *Slices* are layers recomputed apart,
 cut at every layer. *Moved rows* are K rows turned by 50 positions against rows decoded there, root mean square in the worst layer; the
