@@ -107,6 +107,20 @@ def test_it_begins_by_itself_when_nothing_ran_for_a_while(engine: FakeEngine) ->
     assert chain.run("Again.").text == "Understood."
 
 
+def test_a_resumed_conversation_settles_before_anything_is_said(engine: FakeEngine) -> None:
+    engine.enqueue(LONG, "the code")
+    saved = relay_on(engine).chain([PLAN, CODE])
+    saved.run("Sort.")
+    again = FakeEngine()
+    resumed = relay_on(again, settle_after_s=0.01).chain_from_dict(saved.to_dict())
+    deadline = time.monotonic() + SOON_S
+    while len(again.plans) < 2 or again.in_prefill.is_set():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    assert {plan.policy.name for plan in again.plans} == {"prefix"}
+    assert resumed.run("Again.").turns[0].metrics.prefix_tokens > 0
+
+
 def test_it_stays_off_unless_asked_for(engine: FakeEngine) -> None:
     before = threading.active_count()
     relay = relay_on(engine)
