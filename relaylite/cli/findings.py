@@ -60,7 +60,11 @@ def llama_cpp() -> list[Finding]:
         Finding(OK, f"device {device.name}", f"{device.description} ({device.kind}), {device.free_bytes / 1e9:.1f} GB free")
         for device in listed
     ]
-    found.append(Finding(OK, "features", ", ".join(devices.features())))
+    by_backend: dict[str, list[str]] = {}
+    for feature in devices.features():
+        backend, _, name = feature.partition(": ")
+        by_backend.setdefault(backend, []).append(name)
+    found += [Finding(OK, f"{backend} features", ", ".join(names)) for backend, names in by_backend.items()]
     if any(device.is_gpu for device in listed):
         found.append(Finding(OK, "GPU", "used with --gpu-layers"))
     elif flag := _missing_gpu_flag():

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 from commands import Invoke, one_line
 from fakes import FakeEngine
@@ -29,6 +32,47 @@ def test_help_lists_every_command_as_the_command_itself_says(invoke: Invoke) -> 
         command = main.get_command(None, name)  # type: ignore[arg-type]
         assert command is not None and command.name == name
         assert invoke(name, "--help").exit_code == 0
+
+
+def commands_with_examples() -> Iterator[click.Command]:
+    yield main
+    for name in COMMANDS:
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        yield command
+
+
+def test_every_command_has_examples_and_each_can_be_typed(invoke: Invoke) -> None:
+    for command in commands_with_examples():
+        examples = getattr(command, "examples", ())
+        assert examples or command.name == "worker", command.name
+        for example in examples:
+            words = shlex.split(example.replace("> result.json", "").rpartition(" | ")[2])
+            name, *args = words[words.index("relaylite") + 1 :]
+            if name != "COMMAND":
+                named = main.get_command(click.Context(main), name)
+                assert named is not None, example
+                named.make_context(name, args)  # raises UsageError for an unknown option or command
+
+
+def test_help_puts_shared_options_under_headings(invoke: Invoke) -> None:
+    shown = invoke("run", "--help").stdout
+    places = [shown.index(heading) for heading in ("\nOptions:\n", "\nChain:\n", "\nModel:\n", "\nOutput:\n", "\nExamples:\n")]
+    assert places == sorted(places)
+    for option, heading in {"--task-file": "Options", "--policy": "Chain", "--gpu-layers": "Model", "--json": "Output"}.items():
+        at = shown.index(f"{option} ")
+        assert shown.rindex(f"\n{heading}:\n", 0, at) == max(place for place in places if place < at), option
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [("relaylite mod", "plain,models"), ("relaylite run --pol", "plain,--policy"), ("relaylite models pu", "plain,pull")],
+)
+def test_completion(words: str, wanted: str) -> None:
+    variables = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1), "_RELAYLITE_COMPLETE": "bash_complete"}
+    code = "from relaylite.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | variables)
+    assert done.stdout.split() == [wanted]
 
 
 def test_without_a_command_the_help_is_shown(invoke: Invoke) -> None:
@@ -174,6 +218,7 @@ def test_doctor_finds_what_is_wrong(invoke: Invoke, monkeypatch: pytest.MonkeyPa
     assert "✗ agents: " in result.stdout and "[x] has no instructions" in result.stdout
     assert "! RELAYLITE_MODLE: names no setting\n    → `relaylite config` lists the settings\n" in result.stdout
     assert "! default model: not installed\n    → pip install 'relaylite[demo]'" in result.stdout
+    assert result.stdout.count("CPU features: ") == 1 and "CPU: " not in result.stdout.split("CPU features")[1].splitlines()[0]
     assert "✓ native extension: loads" in result.stdout and "✓ device CPU" in result.stdout
     findings = json.loads(invoke("doctor", "--quick", "--json").stdout)
     assert {"status", "name", "value", "advice"} == findings[0].keys()
