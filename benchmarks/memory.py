@@ -1,29 +1,50 @@
 """Resident memory over many chains in one process, and over many opened and closed models: both should be flat after a warm-up.
 
-    python benchmarks/memory.py [--model MODEL] [--chains 300] [--opens 40] [--max-tokens 8] [--json]
+    python benchmarks/memory.py [--model MODEL] [--chains 300] [--opens 40] [--max-tokens 8] [--store-bytes 50000000] [--threads N]
 
-Every chain is a conversation of its own (three agents, relayed). Prints the curve as megabytes after every twentieth chain, the growth
-from the twentieth chain to the last, and open file descriptors before and after (Linux).
+Every chain is a conversation of its own: three agents, each after the first relays the task's rows. The store is soon full, so that what
+still grows is lost.
+`--json` prints the document, `--write` keeps it in docs/results/memory.json beside its picture, and fills in the table of
+docs/reliability.md. "heap" is what malloc has given out and not got back (glibc).
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from relaylite import Relay
+from relaylite.bench import machine
+from relaylite.bench.figures import Figure, Series, svg
 from relaylite.process import resident_bytes
 
-WARM_UP = 20
+DOCS = Path(__file__).parent.parent / "docs"
+WARM_UP = 20  # chains
+KINDS = ("resident", "heap")
+SHOWN = (1, 5, 10, 20, 40, 60, 100, 150, 200, 250, 300)
 
 
-def megabytes() -> float:
-    gc.collect()
-    return round(resident_bytes() / 1e6, 1)
+class _MallInfo(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+    ]
+
+
+def heap_bytes() -> int:
+    """Given out by malloc, mapped blocks included; 0 where it does not say."""
+    mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo is None:
+        return 0
+    mallinfo.restype = _MallInfo
+    info = mallinfo()
+    return int(info.uordblks + info.hblkhd)
 
 
 def n_files() -> int:
@@ -31,25 +52,82 @@ def n_files() -> int:
     return sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
 
 
+class Curve:
+    """Megabytes after each round, and open files before and after all of them."""
+
+    def __init__(self) -> None:
+        self.files = [n_files(), 0]
+        self.resident_mb: list[float] = []
+        self.heap_mb: list[float] = []
+
+    def note(self, what: str) -> None:
+        gc.collect()
+        self.resident_mb.append(round(resident_bytes() / 1e6, 1))
+        self.heap_mb.append(round(heap_bytes() / 1e6, 1))
+        if sys.stderr.isatty():
+            print(f"\r{len(self.resident_mb)} {what}, {self.resident_mb[-1]} MB", end="", file=sys.stderr)
+
+    def document(self, warm_up: int, **more: Any) -> dict[str, Any]:
+        curves = {"resident": self.resident_mb, "heap": self.heap_mb}
+        growth = {name: round(curve[-1] - curve[warm_up - 1], 1) for name, curve in curves.items()}
+        return {**curves, "growth": growth, "files": [self.files[0], n_files()], **more}
+
+
 def over_chains(args: argparse.Namespace) -> dict[str, Any]:
-    curve, files = [], n_files()
-    with Relay(args.model, policy="relay", n_ctx=1024, sampling={"max_tokens": args.max_tokens}, store_bytes=args.store_bytes) as relay:
+    curve, n_relayed = Curve(), 0
+    sampling, threads = {"max_tokens": args.max_tokens}, args.threads
+    with Relay(args.model, policy="relay", n_ctx=1024, n_threads=threads, sampling=sampling, store_bytes=args.store_bytes) as relay:
         for number in range(args.chains):
-            relay.chain(["plan", "code", "review"]).run(f"Sort the list number {number} in place, whatever it holds.")
-            curve.append(megabytes())
-            if sys.stderr.isatty():
-                print(f"\r{number + 1} chains, {curve[-1]} MB", end="", file=sys.stderr)
-    return {"curve_mb": curve[WARM_UP - 1 :: 20], "growth_mb": round(curve[-1] - curve[WARM_UP - 1], 1), "files": [files, n_files()]}
+            words = " ".join(str(number * 37 + i * i) for i in range(16))
+            result = relay.chain(["plan", "code", "review"]).run(f"Sort list {number} in place, whatever it holds: {words}.")
+            n_relayed += sum(turn.metrics.span_tokens for turn in result.turns)
+            curve.note("chains")
+    return curve.document(min(WARM_UP, args.chains), relayed_tokens=n_relayed, store_bytes=args.store_bytes, max_tokens=args.max_tokens)
 
 
 def over_opens(args: argparse.Namespace) -> dict[str, Any]:
-    curve, files = [], n_files()
+    curve = Curve()
     for _ in range(args.opens):
-        with Relay(args.model, n_ctx=512, sampling={"max_tokens": 1}, store_bytes=10**6) as relay:
+        with Relay(args.model, n_ctx=512, n_threads=args.threads, sampling={"max_tokens": 1}, store_bytes=10**6) as relay:
             relay.chain(["plan"]).run("Sort.")
-        curve.append(megabytes())
-    half = len(curve) // 2
-    return {"curve_mb": curve, "growth_mb": round(curve[-1] - curve[half], 1), "files": [files, n_files()]}
+        curve.note("opens")
+    return curve.document(max(args.opens // 2, 1))
+
+
+def figure(document: dict[str, Any]) -> Figure:
+    chains = document["chains"]
+    series = tuple(Series(name, tuple(enumerate(chains[name], 1))) for name in KINDS)
+    return Figure("Memory over chains in one process", "chains", "MB", series)
+
+
+def markdown(document: dict[str, Any]) -> list[str]:
+    chains, opens, where = document["chains"], document["opens"], document["machine"]
+    n = len(chains["resident"])
+    shown = [number for number in SHOWN if number <= n]
+    return [
+        f"`{document['command']}` on {where['cpu']}, {where['cores']} cores: three agents a chain, {chains['max_tokens']} tokens each,",
+        f"{chains['relayed_tokens']:,} tokens relayed in all, a store of {chains['store_bytes'] / 1e6:.0f} MB.",
+        "",
+        "| chains | " + " | ".join(map(str, shown)) + " |",
+        "| --- |" + " --- |" * len(shown),
+        *(f"| {kind}, MB | " + " | ".join(f"{chains[kind][number - 1]:.0f}" for number in shown) + " |" for kind in KINDS),
+        "",
+        f"From chain {min(WARM_UP, n)} to {n}: resident {chains['growth']['resident']:+.1f} MB, heap {chains['growth']['heap']:+.1f} MB; "
+        f"open files {chains['files'][0]} before and {chains['files'][1]} after.",
+        f"{len(opens['resident'])} opens of the model: over the second half resident {opens['growth']['resident']:+.1f} MB, heap "
+        f"{opens['growth']['heap']:+.1f} MB; open files {opens['files'][0]} before and {opens['files'][1]} after.",
+        "",
+        "![Memory over chains](results/memory.svg)",
+    ]
+
+
+def write(document: dict[str, Any]) -> None:
+    (DOCS / "results" / "memory.json").write_text(json.dumps(document) + "\n", encoding="utf-8")
+    (DOCS / "results" / "memory.svg").write_text(svg(figure(document)), encoding="utf-8")
+    page = DOCS / "reliability.md"
+    table = "\n".join(["<!-- memory -->", *markdown(document), "<!-- end -->"])
+    text = page.read_text(encoding="utf-8")
+    page.write_text(re.sub(r"<!-- memory -->.*?<!-- end -->", lambda _: table, text, flags=re.DOTALL), encoding="utf-8")
 
 
 def main() -> None:
@@ -59,15 +137,15 @@ def main() -> None:
     parser.add_argument("--opens", type=int, default=40)
     parser.add_argument("--max-tokens", type=int, default=8)
     parser.add_argument("--store-bytes", type=int, default=50_000_000)
+    parser.add_argument("--threads", type=int)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    result = {"chains": over_chains(args), "opens": over_opens(args)}
-    if args.json:
-        print(json.dumps(result))
-        return
-    for name, found in result.items():
-        print(f"{name}: {found['growth_mb']} MB growth, files {found['files'][0]} before and {found['files'][1]} after")
-        print("  MB:", *found["curve_mb"])
+    about = {"command": f"python benchmarks/memory.py --chains {args.chains} --opens {args.opens}", "machine": machine.machine()}
+    document = {**about, "versions": machine.versions(), "chains": over_chains(args), "opens": over_opens(args)}
+    if args.write:
+        write(document)
+    print(json.dumps(document) if args.json else "\n".join(markdown(document)))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ void Backends::add(ggml_backend_dev_t device, int n_threads, relay_stop * stop) 
 
 void Backends::open(const Residents & residents, int max_nodes, int n_threads, relay_stop * stop) {
     max_nodes_ = max_nodes;
+    stop_ = stop;
     std::vector<ggml_backend_dev_t> devices;
     for (const auto & [name, tensor] : residents) {
         ggml_backend_dev_t device = ggml_backend_buft_get_device(ggml_backend_buffer_get_type(tensor->buffer));
@@ -53,6 +54,9 @@ void Backends::open(const Residents & residents, int max_nodes, int n_threads, r
 void Backends::allocate(ggml_cgraph * graph) {
     if (ggml_graph_n_nodes(graph) > max_nodes_) {
         fail(RELAY_UNSUPPORTED, "a compute graph of %d nodes is larger than %d", ggml_graph_n_nodes(graph), max_nodes_);
+    }
+    if (relay_stop_callback(stop_)) {  // a device that knows no abort callback runs a graph to its end
+        fail(RELAY_STOPPED, "stopped");
     }
     ggml_backend_sched_reset(sched_);
     if (!ggml_backend_sched_alloc_graph(sched_, graph)) {

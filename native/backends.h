@@ -19,7 +19,7 @@ class Backends {
     // The buffers of weights and caches name the devices to compute on; the CPU is always the last. `max_nodes`: of the graphs to come.
     void open(const Residents & residents, int max_nodes, int n_threads, relay_stop * stop);
 
-    // Allocates the graph's own tensors; set the inputs after this and before compute(). Throws Failure.
+    // Allocates the graph's own tensors; set the inputs after this and before compute(). Throws Failure, RELAY_STOPPED too.
     void allocate(ggml_cgraph * graph);
     int max_nodes() const { return max_nodes_; }
     void compute(ggml_cgraph * graph);
@@ -30,6 +30,7 @@ class Backends {
     std::vector<ggml_backend_t> backends_;
     ggml_backend_sched_t sched_ = nullptr;
     int max_nodes_ = 0;
+    relay_stop * stop_ = nullptr;
 };
 
 }  // namespace relay

@@ -26,18 +26,36 @@ Arena::~Arena() {
 namespace {
 
 constexpr int32_t probe_tokens = 2;  // of the round trip at open
+constexpr size_t most_masks = 16;    // two on each of eight backends: 256 round trips at most
+
+// Whether two masks of one backend, which differ, are both taken for windowed ones or both for full ones.
+bool is_contradictory(const Layers & layers, uint32_t windowed) {
+    for (size_t i = 0; i < layers.masks.size(); ++i) {
+        for (size_t j = 0; j < i; ++j) {
+            if (layers.masks[i] == layers.masks[j] && (windowed >> i & 1) == (windowed >> j & 1)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
 
 // Ways in which the layers may be spread over llama.cpp's caches: all in one, or by their masks over a full and a windowed one
-// (llama_kv_cache_iswa::state_write writes the full one first).
+// (llama_kv_cache_iswa::state_write writes the full one first). Layer 0, of the first mask, has the window in the models seen so far.
 std::vector<std::vector<std::vector<int32_t>>> cache_orders(const Layers & layers, size_t n_caches) {
-    std::vector<std::vector<int32_t>> groups(n_caches);
-    for (int32_t il = 0; il < (int32_t) layers.all.size(); ++il) {
-        groups[layers.all[il].group].push_back(il);
+    std::vector<std::vector<std::vector<int32_t>>> orders;
+    const uint32_t n_ways = n_caches < 2 ? 1 : 1u << layers.masks.size();
+    for (uint32_t way = 0; way < n_ways; ++way) {
+        const uint32_t windowed = n_caches < 2 ? 0 : way ^ 1;
+        if (n_caches > 1 && is_contradictory(layers, windowed)) {
+            continue;
+        }
+        std::vector<std::vector<int32_t>> & caches = orders.emplace_back(n_caches);
+        for (int32_t il = 0; il < (int32_t) layers.all.size(); ++il) {
+            caches[windowed >> layers.all[il].mask & 1].push_back(il);
+        }
     }
-    if (n_caches < 2) {
-        return {groups};
-    }
-    return {{groups[1], groups[0]}, groups};  // layer 0 has the window in the models seen so far
+    return orders;
 }
 
 // The state of an empty sequence: magic, sequence id, then streams and cell count of every cache. Returns how many caches there are.
@@ -45,8 +63,11 @@ size_t read_state_header(relay_context & relay) {
     std::vector<uint8_t> empty(llama_state_seq_get_size(relay.ctx, live_seq));
     const size_t n = llama_state_seq_get_data(relay.ctx, empty.data(), empty.size(), live_seq);
     const size_t n_caches = n < 8 ? 0 : (n - 8) / 8;
-    if (n != 8 + 8 * n_caches || n_caches < (size_t) relay.layers.n_groups || n_caches > 2) {
-        fail(RELAY_UNSUPPORTED, "llama.cpp's state of an empty sequence has %zu bytes for %d kinds of layers", n, relay.layers.n_groups);
+    if (n != 8 + 8 * n_caches || n_caches < (size_t) relay.layers.n_kinds || n_caches > 2) {
+        fail(RELAY_UNSUPPORTED, "llama.cpp's state of an empty sequence has %zu bytes for %d kinds of layers", n, relay.layers.n_kinds);
+    }
+    if (n_caches > 1 && relay.layers.masks.size() > most_masks) {
+        fail(RELAY_UNSUPPORTED, "the layers of this windowed model are spread over too many devices: %zu masks", relay.layers.masks.size());
     }
     memcpy(&relay.state_magic, empty.data(), sizeof(relay.state_magic));
     return n_caches;

@@ -11,6 +11,12 @@ std::string plain_name(const ggml_tensor * tensor) {
     return first == last ? name : name.substr(first + 1, last - first - 1);
 }
 
+std::string backend_of_copy(const ggml_tensor * tensor) {
+    const std::string name = tensor->name;
+    const size_t first = name.find('#');
+    return first == name.rfind('#') ? "" : name.substr(0, first);
+}
+
 bool is_resident(const ggml_tensor * tensor) {
     return tensor->op == GGML_OP_NONE && tensor->buffer != nullptr && !(tensor->flags & GGML_TENSOR_FLAG_INPUT);
 }

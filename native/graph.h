@@ -47,6 +47,8 @@ class Graph {
 
 // Name of a tensor without the scheduler's wrapping.
 std::string plain_name(const ggml_tensor * tensor);
+// The backend that the scheduler made this copy for, "" for any other tensor.
+std::string backend_of_copy(const ggml_tensor * tensor);
 // In a buffer since before the graph: a weight or a cache.
 bool is_resident(const ggml_tensor * tensor);
 // Computed from nothing: set by the host before each run.

@@ -91,10 +91,11 @@ static void read_masks(const Graph & graph, const std::vector<LayerNodes> & node
         auto at = std::find(masks.begin(), masks.end(), mask);
         if (at == masks.end()) {
             at = masks.insert(at, mask);
+            layers.masks.push_back(backend_of_copy(mask));
+            layers.n_kinds = std::max(layers.n_kinds, (int32_t) std::count(layers.masks.begin(), layers.masks.end(), layers.masks.back()));
         }
-        layers.all[il].group = (int32_t) (at - masks.begin());
+        layers.all[il].mask = (int32_t) (at - masks.begin());
     }
-    layers.n_groups = (int32_t) masks.size();
 }
 
 Layers read_layers(const Graph & graph, const ModelFacts & facts) {

@@ -20,14 +20,15 @@ struct Layer {
     int64_t n_hadamard = 0;           // size of the matrix by which llama.cpp rotates K before it is quantized, 0: none
     int64_t n_attn = 0;               // width of the attention output, 0 if there is no flash-attention node
     int64_t n_head = 0;               // its heads, side by side
-    int32_t group = 0;                // layers of one group share mask and cell inputs
+    int32_t mask = 0;                 // number of the mask that its attention reads
     size_t k_row = 0;                 // bytes of one token's row
     size_t v_row = 0;
 };
 
 struct Layers {
     std::vector<Layer> all;
-    int32_t n_groups = 0;
+    std::vector<std::string> masks;   // by its number, the backend that a mask was copied to: nothing tells which of two masks a copy stands for
+    int32_t n_kinds = 0;              // masks that differ for sure, since one backend has them both
     int64_t n_cells = 0;
     bool has_alibi = false;           // masks hold distances
     std::string rotate_refusal;       // why K rows cannot be moved, "" if they can

@@ -144,7 +144,7 @@ std::string slice_refusal(const Graph & graph, const std::vector<LayerNodes> & n
     if (!logits) {
         return no_node("result_output");
     }
-    if (layers.n_groups > 1 && facts.window.n == 0) {
+    if (layers.n_kinds > 1 && facts.window.n == 0) {
         return "the layers see different tokens, but the model names no window";
     }
     std::vector<ggml_tensor *> wanted = {logits};

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds the extension with AddressSanitizer and UndefinedBehaviorSanitizer and runs the native tests on it. From anywhere; Linux, GCC or Clang.
+# Builds the extension with AddressSanitizer and UndefinedBehaviorSanitizer and runs on it the native tests and some episodes of the fuzzers.
+# From anywhere; Linux, GCC or Clang, CMake 3.26 (pip install cmake).
 #   native/sanitize.sh [build folder] [pytest arguments]
 # llama.cpp and Python are not instrumented, so leaks are not looked for.
 set -eu
@@ -26,4 +27,4 @@ export PYTHONSAFEPATH=1  # the folder that Python starts in does not come before
 cd "$root"
 ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:protect_shadow_gap=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
   LD_PRELOAD="$libasan:$libubsan" PYTHONMALLOC=malloc PYTHONPATH="$package:tests" \
-  python -m pytest -p no:cacheprovider --rootdir "$root" tests/native tests/test_selfcheck.py "$@"
+  python -m pytest -p no:cacheprovider --rootdir "$root" tests/native tests/test_selfcheck.py tests/fuzz "$@"

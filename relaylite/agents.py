@@ -6,7 +6,6 @@ Values only: who answers when, and what an agent gets to see in a prompt, is the
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from relaylite import paths
-from relaylite.errors import UsageError
+from relaylite.errors import UsageError, did_you_mean
 from relaylite.sampling import Sampling
 
 Reads = Literal["task", "previous", "all"]
@@ -193,8 +192,8 @@ def choose_agents(names: Iterable[str | Agent], known: Mapping[str, Agent] | Non
 
 
 def _named(name: str, known: Mapping[str, Agent]) -> Agent:
-    if name in known:
-        return known[name]
-    close = difflib.get_close_matches(name.lower(), known, n=2, cutoff=0.6)
-    hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
-    raise UsageError(f"unknown agent {name!r}; {hint}")
+    """By its exact name, else by the only one that differs in case alone."""
+    folded = [each for each in known if each.casefold() == name.casefold()]
+    if name in known or len(folded) == 1:
+        return known[name if name in known else folded[0]]
+    raise UsageError(f"unknown agent {name!r}; {did_you_mean(name, known, 'known: ' + ', '.join(known))}")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 Range = tuple[int, int]  # characters [start, end)
 
 _MAX_ENDS = 64  # places tried for the end of one fragment
+_MAX_STEPS = 1000  # ends tried in vain, of all fragments
 
 
 def align(texts: Sequence[str], fragments: Sequence[str], rendered: str) -> list[Range]:
@@ -20,17 +21,55 @@ def align(texts: Sequence[str], fragments: Sequence[str], rendered: str) -> list
     whole = [(0, len(fragment)) for fragment in fragments]
     if not rendered.startswith(texts[0]):
         return whole
-    position = len(texts[0])
+    pieces = list(zip(fragments, texts[1:], strict=True))
+    return _explained(pieces, len(texts[0]), rendered) or _guessed(pieces, len(texts[0]), rendered) or whole
+
+
+def _explained(pieces: Sequence[tuple[str, str]], position: int, rendered: str) -> list[Range] | None:
+    """Ranges with which fragments and the texts behind them make all of `rendered[position:]`; None if none were found."""
+    if not pieces:
+        return None
     found: list[Range] = []
-    for i, (fragment, after) in enumerate(zip(fragments, texts[1:], strict=True)):
-        ends = _ends(rendered, position, fragment, after, is_last=i == len(fragments) - 1)
-        trimmed = ((at, end) for end in ends if (at := fragment.rfind(rendered[position:end])) >= 0)
-        start, end = next(trimmed, (-1, rendered.find(after, position)))
-        if end < 0:
-            return whole
-        found.append((start, start + end - position) if start >= 0 else whole[i])
-        position = end + len(after)
-    return found if position == len(rendered) else whole
+    tried = [_trimmed(pieces, 0, position, rendered)]
+    n_failed = 0
+    while tried and n_failed <= _MAX_STEPS:
+        step = next(tried[-1], None)
+        if step is None:
+            n_failed += 1
+            tried.pop()
+            del found[len(tried) - 1 :]
+            continue
+        kept, position = step
+        del found[len(tried) - 1 :]
+        found.append(kept)
+        if len(found) < len(pieces):
+            tried.append(_trimmed(pieces, len(found), position, rendered))
+        elif position == len(rendered):
+            return found
+    return None
+
+
+def _guessed(pieces: Sequence[tuple[str, str]], position: int, rendered: str) -> list[Range] | None:
+    """The same where fragments may be rewritten: one that cannot be found counts as whole and ends where the text behind it begins."""
+    found: list[Range] = []
+    for i, (fragment, after) in enumerate(pieces):
+        end = rendered.find(after, position)
+        said = (step for step in _trimmed(pieces, i, position, rendered) if after or step[1] > position)  # nothing at all explains nothing
+        kept, behind = next(said, ((0, len(fragment)), end + len(after) if end >= 0 else -1))
+        if behind < 0:
+            return None
+        found.append(kept)
+        position = behind
+    return found if position == len(rendered) else None
+
+
+def _trimmed(pieces: Sequence[tuple[str, str]], i: int, position: int, rendered: str) -> Iterator[tuple[Range, int]]:
+    """What may have been kept of fragment `i`, the most first, and where the text behind it ends then."""
+    fragment, after = pieces[i]
+    for end in _ends(rendered, position, fragment, after, is_last=i == len(pieces) - 1):
+        start = fragment.rfind(rendered[position:end])
+        if start >= 0:
+            yield (start, start + end - position), end + len(after)
 
 
 def _ends(rendered: str, position: int, fragment: str, after: str, *, is_last: bool) -> Iterator[int]:
@@ -39,8 +78,8 @@ def _ends(rendered: str, position: int, fragment: str, after: str, *, is_last: b
         if rendered.endswith(after) and len(rendered) - len(after) >= position:
             yield len(rendered) - len(after)
     elif not after:
-        lengths = {len(fragment), len(fragment.rstrip()), len(fragment.lstrip()), len(fragment.strip())}
-        yield from (position + length for length in sorted(lengths, reverse=True))
+        lengths = {len(fragment), len(fragment.rstrip()), len(fragment.lstrip()), len(fragment.strip()), 0}
+        yield from (position + length for length in sorted(lengths, reverse=True) if position + length <= len(rendered))
     else:
         end = position + len(fragment) + 1
         for _ in range(_MAX_ENDS):

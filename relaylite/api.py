@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +35,7 @@ class Relay:
 
     `model`: path of a GGUF file, catalogue name, `hf:owner/repo/file.gguf`, or None for the default model. `policy` and `fidelity`
     are what new chains start with. `n_ctx`: tokens of context; `n_threads`: one a physical core if None; `n_gpu_layers`: -1 for all;
+    `rpc`: workers that hold layers, `host:port` each, to which all layers go unless `n_gpu_layers` says otherwise (docs/backends.md);
     `kv_type`: of the rows in the cache; `chat_template`: "" for the model's own, "chatml", or the path of a Jinja file; `relay`: values
     that replace the profile's. `sampling`: values by their names in `Sampling`, before which an agent's own values go.
     `store_bytes`: rows kept in memory, a quarter of what is free now if None; `store_folder`: where more of them are kept on disk,
@@ -57,6 +58,7 @@ class Relay:
         n_ctx: int | None = None,
         n_threads: int | None = None,
         n_gpu_layers: int | None = None,
+        rpc: str | Sequence[str] = (),
         kv_type: str = "f16",
         chat_template: str = "",
         relay: Mapping[str, Any] | None = None,
@@ -73,7 +75,8 @@ class Relay:
         self.sampling = sampling if isinstance(sampling, Sampling) else Sampling().merged(sampling or {})
         codec = _codec(store_codec)
         if engine is None:
-            sizes = {"n_ctx": n_ctx, "n_threads": n_threads, "n_gpu_layers": n_gpu_layers}
+            workers = tuple(rpc.split(",") if isinstance(rpc, str) else rpc)
+            sizes = {"n_ctx": n_ctx, "n_threads": n_threads, "n_gpu_layers": n_gpu_layers, "past_bytes": store_bytes, "rpc": workers}
             engine = _open(
                 model, type_k=kv_type, type_v=kv_type, chat_template=chat_template, relay=relay, on_progress=on_progress, **sizes
             )
@@ -110,7 +113,9 @@ class Relay:
 
     def memory(self) -> Memory:
         self._runner.check_open()
-        return replace(self._runner.engine.memory(), store_bytes=self._store.stats().ram_bytes, resident_bytes=resident_bytes())
+        of_engine = self._runner.engine.memory()
+        kept = of_engine.store_bytes + self._store.stats().ram_bytes
+        return replace(of_engine, store_bytes=kept, resident_bytes=resident_bytes())
 
     def forecast(self, n_ctx: int) -> Memory:
         """What this model would take with a context of so many tokens. Raises ModelError if llama.cpp would refuse it."""

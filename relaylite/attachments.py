@@ -29,7 +29,20 @@ def read_attachment(path: str | Path) -> Attachment:
     return Attachment(str(path), text)
 
 
-def attached_in(message: str) -> list[Attachment]:
-    """The files that words like `@notes.md` in a message name; a word that names no file is just a word."""
-    names = [word[1:] for word in message.split() if word.startswith("@") and len(word) > 1]
-    return [read_attachment(name) for name in dict.fromkeys(names) if Path(name).expanduser().is_file()]
+def attached_in(message: str) -> tuple[list[Attachment], list[str]]:
+    """The files that words like `@notes.md` in a message name, and the words that name none here: those are just words."""
+    words = dict.fromkeys(word for word in message.split() if word.startswith("@") and word.strip("@"))
+    files = {word: _file_of(word) for word in words}
+    found = dict.fromkeys(name for name in files.values() if name)
+    return [read_attachment(name) for name in found], [word for word, name in files.items() if not name]
+
+
+def _file_of(word: str) -> str:
+    """The file that `@notes.md` names, also before a comma or at the end of a sentence; "" if none is there."""
+    names = (word[1:], word[1:].rstrip(".,;:!?)\"'"))
+    return next((name for name in names if name and Path(name).expanduser().is_file()), "")
+
+
+def words_without_file(words: list[str]) -> str:
+    """What to tell of words that look like attachments and are none."""
+    return f"no file here for {', '.join(words)}: sent as text" if words else ""

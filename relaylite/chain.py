@@ -6,9 +6,10 @@ Decides who answers next and what fits the context; a turn itself is `turn.py`'s
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from relaylite import transcript
 from relaylite.agents import Agent, choose_agents
 from relaylite.attachments import Attachment
 from relaylite.conversation import Round, messages_for
-from relaylite.errors import Cancelled, ContextOverflow, EngineBusy, EngineClosed, UsageError
+from relaylite.errors import Cancelled, ContextOverflow, EngineBusy, EngineClosed, RelayliteError, UsageError
 from relaylite.events import ChainFinished, ChainStarted, Event, Notice, PrefillDone, Turn, TurnFinished
 from relaylite.messages import Text
 from relaylite.policies import FULL, PREFIX, Policy, parse_policy
@@ -190,6 +191,7 @@ class Chain:
         saved = transcript.from_dict(data, runner.tokenizer)
         chain = cls(runner, saved.agents, saved.policy, sampling, settle_after_s)
         chain.rounds, chain.n_dropped = saved.rounds, saved.n_dropped
+        chain._settling.start()
         return chain
 
     # inside
@@ -237,7 +239,16 @@ class Chain:
             yield Notice(f"relaying is off for this model: {refusal}; running with policy prefix")
         for index in range(len(round.turns), end):
             run.raise_if_cancelled()
-            yield from self._answer(run, round, number, index)
+            for event in self._answer(run, round, number, index):
+                yield event
+                if isinstance(event, PrefillDone) and index + 1 < end and self._runner.store.has_disk:
+                    self._prefetch(index + 1)
+
+    def _prefetch(self, index: int) -> None:
+        """While an agent writes, what is on disk of the next one's past is read: loading hides behind writing."""
+        with suppress(RelayliteError):  # its turn will say what is wrong
+            tokens = self._render(index, self.rounds[self.n_dropped :]).tokens  # not in the thread: the model may be closed meanwhile
+            threading.Thread(target=self._runner.store.prefetch, args=(tokens,), daemon=True).start()
 
     def _answer(self, run: Run, round: Round, number: int, index: int) -> Iterator[Event]:
         started = time.perf_counter()

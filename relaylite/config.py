@@ -8,7 +8,6 @@ are tables of settings (variables `RELAYLITE_STORE_RAM`, …); `[relay]` is pass
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -17,11 +16,12 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from relaylite import paths, values
-from relaylite.errors import UsageError
+from relaylite.errors import UsageError, did_you_mean
 from relaylite.policies import FIDELITIES, Fidelity, parse_policy
 from relaylite.sampling import MAX_SEED
 
 PREFIX = "RELAYLITE_"
+STORE_CODECS = ("plain", "q8", "q8-q4", "q6-q4", "q4")
 KV_TYPES = ("f16", "f32", "bf16", "q8_0", "q4_0")
 SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "max_tokens", "stop")
 
@@ -29,12 +29,19 @@ T = TypeVar("T")
 
 
 def _policy(raw: object) -> str:
-    name = values.text(raw)
-    try:
-        parse_policy(name)
-    except UsageError as error:
-        raise ValueError(f"is no policy: {error}") from error
+    name = values.text(raw).lower()
+    parse_policy(name)
     return name
+
+
+def _max_tokens(raw: object) -> int:
+    try:
+        n: int = values.integer(-1)(raw)
+    except ValueError:
+        n = 0
+    if n == 0:
+        raise ValueError("must be an integer of at least 1, or -1 for as many as fit")
+    return n
 
 
 def _setting(default: T, read: values.Reader, about: str) -> T:
@@ -52,6 +59,7 @@ class StoreSettings:
     ram: int | None = _setting(None, values.size, "Rows kept in memory, such as 512MiB; a quarter of the free memory if unset.")
     disk: int = _setting(4 * 2**30, values.size, "Rows kept on disk, such as 4GiB; 0 keeps none.")
     folder: Path | None = _setting(None, values.folder_or_file, "Where rows on disk lie; a folder in relaylite's cache if unset.")
+    codec: str = _setting("plain", values.choice(STORE_CODECS), "Form of rows on disk: plain, or smaller with some loss, down to q4.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,7 @@ class Settings:
     agents_file: Path | None = _setting(None, values.folder_or_file, "TOML file with more agents.")
     policy: str = _setting("relay", _policy, "What is taken over from upstream: full, prefix, naive or relay.")
     fidelity: Fidelity = _setting("balanced", values.choice(FIDELITIES), "How much relay recomputes: fast, balanced or careful.")
-    max_tokens: int = _setting(512, values.integer(-1), "Tokens an agent may write; -1 writes until the context is full.")
+    max_tokens: int = _setting(512, _max_tokens, "Tokens an agent may write; -1 writes until the context is full.")
     temperature: float = _setting(0.0, values.number(0, 10), "Sampling temperature; 0 always takes the likeliest token.")
     top_k: int = _setting(40, values.integer(0), "Sample among the k likeliest tokens; 0 among all.")
     top_p: float = _setting(0.95, values.number(0, 1), "Sample among the likeliest tokens that make up this probability.")
@@ -82,9 +90,13 @@ class Settings:
     stop: tuple[str, ...] = _setting((), values.texts, "Texts that end an answer.")
     ctx: int | None = _setting(None, values.integer(16), "Context size in tokens.")
     threads: int | None = _setting(None, values.integer(1, 1024), "CPU threads; one for each core if unset.")
-    gpu_layers: int | None = _setting(None, values.integer(-1), "Layers to put on the GPU; -1 is all.")
+    gpu_layers: int | None = _setting(None, values.integer(-1), "Layers to put on the GPU or on workers; -1 is all.")
+    rpc: tuple[str, ...] = _setting((), values.addresses, "Workers that hold layers (relaylite worker), host:port with commas between.")
     chat_template: str = _setting("", values.text, "chatml, or a Jinja file, in place of the model's own chat template.")
     kv_type: str = _setting("f16", values.choice(KV_TYPES), "Type of the rows in the cache.")
+    settle_after_s: float = _setting(
+        2.0, values.number(0, 3600), "Idle seconds after which a conversation's past is computed exactly in the background; 0 never."
+    )
     store: StoreSettings = field(default_factory=StoreSettings)
     tui: TuiSettings = field(default_factory=TuiSettings)
     relay: Mapping[str, Any] = _setting({}, values.table, "Parameters of the relay policy.")
@@ -102,6 +114,7 @@ class Settings:
             "n_ctx": self.ctx,
             "n_threads": self.threads,
             "n_gpu_layers": self.gpu_layers,
+            "rpc": self.rpc or None,
             "kv_type": self.kv_type,
             "chat_template": self.chat_template or None,
             "relay": self.relay or None,
@@ -109,6 +122,8 @@ class Settings:
             "store_bytes": self.store.ram,
             "store_folder": (self.store.folder or paths.store_folder()) if self.store.disk else None,
             "store_disk_bytes": self.store.disk,
+            "store_codec": self.store.codec,
+            "settle_after_s": self.settle_after_s or None,
         }
         return {name: value for name, value in options.items() if value is not None}
 
@@ -158,6 +173,17 @@ def describe() -> Iterator[tuple[str, str, object]]:
         yield name, item.metadata["about"], default
 
 
+def shown(name: str, value: object) -> str:
+    """The value of a setting as people write it in a file or a variable; `unset` where there is none."""
+    if value in (None, "", (), {}):
+        return "unset"
+    if _FIELDS[name].metadata["read"] is values.size and isinstance(value, int):
+        return values.size_text(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
 def unknown_variables() -> list[str]:
     """`RELAYLITE_*` variables that name no setting, for `doctor`."""
     known = {PREFIX + name.upper().replace(".", "_") for name in _FIELDS if not _takes_table(name)} | {paths.HOME_VARIABLE}
@@ -196,11 +222,11 @@ def _entries(file: Path) -> Iterator[tuple[str, object]]:
 
 def _read(name: str, raw: object, source: str) -> Any:
     if name not in _FIELDS:
-        close = difflib.get_close_matches(name, _FIELDS, n=1)
-        hint = f"did you mean {close[0]}?" if close else "`relaylite config` lists the known ones"
-        raise UsageError(f"{source}: unknown setting {name!r}; {hint}")
+        raise UsageError(f"{source}: unknown setting {name!r}; {did_you_mean(name, _FIELDS, '`relaylite config` lists the known ones')}")
+    label = source if source.startswith(("--", PREFIX)) else f"{source}: {name}"
     try:
         return _FIELDS[name].metadata["read"](raw)
     except ValueError as error:
-        label = source if source.startswith(("--", PREFIX)) else f"{source}: {name}"
         raise UsageError(f"{label} {error}, not {raw!r}") from error
+    except UsageError as error:
+        raise UsageError(f"{label}: {error}") from error

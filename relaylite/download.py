@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from relaylite import paths
-from relaylite.errors import ModelError
+from relaylite.errors import ModelError, ModelFileError
 from relaylite.modelfile import part_names
 
 if TYPE_CHECKING:
@@ -209,11 +209,11 @@ def _explain(remote: Remote, error: Exception) -> NoReturn:
     if isinstance(error, errors.GatedRepoError):
         raise ModelError(f"{remote.repo} asks for consent: accept its licence at {endpoint()}/{remote.repo} and set HF_TOKEN") from error
     if isinstance(error, errors.RevisionNotFoundError):
-        raise ModelError(f"there is no revision {remote.revision!r} of {where}; check the name") from error
+        raise ModelFileError(f"there is no revision {remote.revision!r} of {where}; check the name") from error
     if isinstance(error, errors.RemoteEntryNotFoundError):
-        raise ModelError(f"there is no file {remote.file!r} in {where}; check the name") from error
+        raise ModelFileError(f"there is no file {remote.file!r} in {where}; check the name") from error
     if isinstance(error, errors.RepositoryNotFoundError):
-        raise ModelError(f"there is no repository {where}, or it is private; check the name, or set HF_TOKEN") from error
+        raise ModelFileError(f"there is no repository {where}, or it is private; check the name, or set HF_TOKEN") from error
     if isinstance(error, OSError) and error.filename:
         raise ModelError(f"cannot write {error.filename}: {error.strerror}; set HF_HUB_CACHE to a folder that can be written") from error
     if isinstance(error, errors.HfHubHTTPError):

@@ -9,18 +9,20 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from relaylite import fingerprint, footprint, llama, native, selfcheck
+from relaylite import fingerprint, footprint, llama, native, rpc, selfcheck
 from relaylite.errors import ContextOverflow, EngineClosed, ModelError, UsageError
 from relaylite.events import PhaseName
 from relaylite.metrics import CellMap
+from relaylite.past import Past
 from relaylite.plan import Kind, Plan
+from relaylite.process import physical_cores
 from relaylite.profile import Profile, load_profile
 from relaylite.rectify import Pick, Sweep
 from relaylite.rows import RowLayout, Rows
@@ -39,16 +41,27 @@ OnPhase = Callable[[PhaseName], None]
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How to open a model. `n_threads` None: the physical cores of this process. `relay`: overrides of the profile's parameters."""
+    """How to open a model. `n_threads` None: the physical cores that this process may use. `relay`: overrides of the profile.
+
+    `rpc`: workers, `host:port` each. `n_gpu_layers` None: none without workers, all with them.
+    `past_bytes`: of states kept to go on from where rows cannot be placed; None: an eighth of what is free.
+    """
 
     n_ctx: int = 4096
     n_threads: int | None = None
-    n_gpu_layers: int = 0
+    n_gpu_layers: int | None = None
+    rpc: tuple[str, ...] = ()
     chat_template: str = ""
     type_k: str = "f16"
     type_v: str = "f16"
     relay: dict[str, Any] = field(default_factory=dict)
+    past_bytes: int | None = None
     on_progress: Callable[[float], bool] | None = None
+
+    @property
+    def n_offloaded(self) -> int:
+        """Layers to put on devices, -1 for all."""
+        return self.n_gpu_layers if self.n_gpu_layers is not None else -1 if self.rpc else 0
 
 
 class Engine:
@@ -76,19 +89,20 @@ class Engine:
             opened.append(thing)
             return thing
 
-        n_threads = options.n_threads or _physical_cores()
+        n_threads = options.n_threads or min(physical_cores(), MAX_THREADS)
         self._opened, self._process = opened, os.getpid()
         self._close = weakref.finalize(self, _close_in, self._process, opened)
         self._close.atexit = False  # the process's memory goes with it
         self._stop = keep(native.Stop())
-        self._model = keep(_load_model(path, options))
+        workers = keep(rpc.Workers(options.rpc)) if options.rpc else None
+        self._model = keep(_load_model(path, options, workers.devices if workers else ()))
         n_ctx = math.ceil(options.n_ctx / CONTEXT_STEP) * CONTEXT_STEP
         capture = keep(native.Capture(n_ctx))
         for_context = _context_options(options, n_ctx, n_threads, capture, self._stop)
-        if options.n_gpu_layers == 0:
+        if options.n_offloaded == 0:
             footprint.check_context(self._model, for_context)
         self._context: llama.Context = keep(llama.Context(self._model, for_context))
-        self._for_context, self._n_gpu_layers = for_context, options.n_gpu_layers
+        self._for_context, self._n_gpu_layers = for_context, options.n_offloaded
         cells, refusal = _open_cells(self._context, n_threads, self._stop, keep)
         self.tokenizer = self._model.vocab
         template = read_template(options.chat_template, self._model.chat_template or "")
@@ -98,13 +112,21 @@ class Engine:
         self.profile.check_fits(self._model.n_layer)
         self.layout = _layout(cells, weights, options, self._model, self._context)
         token_bytes = self.layout.token_bytes or footprint.bytes_per_token(self._model, for_context)
-        self.info = _info(self._model, self._context, token_bytes, refusal)
+        self.info = _info(self._model, self._context, token_bytes, refusal, [rpc.WARNING] if workers else [])
         self.finish_reason = ""
         self.answer_tokens: tuple[int, ...] = ()
         self._sequence = LiveSequence(self._context, cells, capture, self._stop)
         self._sequence.watch({} if refusal else self.profile.captures)
+        self._past = None if cells is not None else Past(self._model, self._context, self._sequence, self.layout, options.past_bytes)
+        if self._past is not None:
+            self.info = replace(self.info, prefix_reuse=self._past.reach)
         self._pick: Pick | None = None
         self._logits: native.F32 | None = None  # of the prompt's last token, where llama.cpp did not compute it
+
+    @property
+    def past(self) -> Past | None:
+        """What prompts may go on from, where rows are not a store's to give; see `EngineLike.past`."""
+        return self._past
 
     def prefill(self, plan: Plan, on_phase: OnPhase) -> Prefill:
         """Replace the live sequence by the plan's; see `EngineLike.prefill`."""
@@ -129,12 +151,17 @@ class Engine:
         """Prefix rows in place, everything else by llama.cpp itself."""
         clock = _Clock()
         on_phase("place")
-        n_placed = self._sequence.place(plan, with_gaps=False)
+        n_placed = self._sequence.place(plan, with_gaps=False) if self._past is None else self._past.take_up(plan)
         place_ms = clock.lap()
         on_phase("suffix")
         self._logits = None
-        self._sequence.compute(plan.tokens[n_placed:])
-        cells = np.full((self.layout.n_layer, len(plan.tokens)), CellMap.NEW, np.uint8)
+        start = n_placed
+        if self._past is not None and plan.policy.use_prefix and (parting := self._past.parting(plan.tokens)):
+            self._sequence.compute(plan.tokens[start:parting])
+            self._past.keep()
+            start = parting
+        self._sequence.compute(plan.tokens[start:])
+        cells = np.full((self.info.n_layer, len(plan.tokens)), CellMap.NEW, np.uint8)
         cells[:, :n_placed] = CellMap.PREFIX
         return Prefill(place_ms, 0.0, clock.lap(), CellMap(cells, np.full(len(plan.tokens), np.nan, np.float32)))
 
@@ -169,6 +196,8 @@ class Engine:
     def harvest(self, origin: str) -> Rows:
         """Rows of everything in the live sequence, with captured states."""
         self._check_open()
+        if self._past is not None:
+            self._past.keep()
         return self._sequence.rows(self.layout, origin)
 
     def use(self, profile: Profile, *, pick: Pick | None = None, captures: Mapping[str, str] | None = None) -> None:
@@ -206,7 +235,8 @@ class Engine:
         self._check_open()
         taken = native.memory_of(self._context.address)
         captured = self._sequence.state_bytes_per_token * self.info.n_ctx
-        return Memory(self._model.n_bytes, taken.cache, taken.compute, capture_bytes=captured)
+        kept = 0 if self._past is None else self._past.n_bytes
+        return Memory(self._model.n_bytes, taken.cache, taken.compute, capture_bytes=captured, store_bytes=kept)
 
     def forecast(self, n_ctx: int) -> Memory:
         """What this model would take with another context, before it is made."""
@@ -261,9 +291,15 @@ def _check_options(options: EngineOptions) -> None:
         raise UsageError(f"{options.n_threads} threads are not possible; give --threads 1 or more")
 
 
-def _load_model(path: Path, options: EngineOptions) -> llama.Model:
-    use_extra = native.extra_buffers_work()
-    model = llama.Model(path, n_gpu_layers=options.n_gpu_layers, use_extra_buffers=use_extra, on_progress=options.on_progress)
+def _load_model(path: Path, options: EngineOptions, devices: Sequence[int]) -> llama.Model:
+    footprint.check_load(path)
+    model = llama.Model(
+        path,
+        n_gpu_layers=options.n_offloaded,
+        use_extra_buffers=native.extra_buffers_work(),
+        devices=devices,
+        on_progress=options.on_progress,
+    )
     if model.has_encoder:
         model.close()
         raise ModelError(f"{path} is an encoder–decoder model; relaylite runs decoder-only chat models")
@@ -282,7 +318,7 @@ def _open_cells(
 
 
 def _layout(cells: native.Cells | None, weights: str, options: EngineOptions, model: llama.Model, context: llama.Context) -> RowLayout:
-    """Some RoPE factors depend on whether the context is longer than the original one; an environment variable turns a cache rotation off."""
+    """Some RoPE factors depend on whether the context is longer than the original one; an environment variable ends a cache rotation."""
     original = model.arch_meta("rope.scaling.original_context_length") or str(model.n_ctx_train)
     is_long = original.isdigit() and context.n_ctx > int(original)
     rotation = os.environ.get("LLAMA_ATTN_ROT_DISABLE", "")
@@ -290,12 +326,11 @@ def _layout(cells: native.Cells | None, weights: str, options: EngineOptions, mo
     return RowLayout((), (), name) if cells is None else RowLayout(cells.k_bytes, cells.v_bytes, name)
 
 
-def _info(model: llama.Model, context: llama.Context, token_bytes: int, refusal: str | None) -> ModelInfo:
-    warnings = []
+def _info(model: llama.Model, context: llama.Context, token_bytes: int, refusal: str | None, warnings: list[str]) -> ModelInfo:
     if context.n_ctx > model.n_ctx_train > 0:
         warnings.append(f"the context of {context.n_ctx} tokens is longer than the {model.n_ctx_train} that the model was trained for")
     return ModelInfo(
-        name=model.meta("general.name") or model.path.stem,
+        name=model.path.stem,
         path=str(model.path),
         architecture=model.meta("general.architecture") or "?",
         n_layer=model.n_layer,
@@ -312,15 +347,6 @@ def _info(model: llama.Model, context: llama.Context, token_bytes: int, refusal:
         quantization=model.description,
         warnings=tuple(warnings),
     )
-
-
-def _physical_cores() -> int:
-    n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        has_siblings = Path("/sys/devices/system/cpu/smt/active").read_text().strip() == "1"
-    except OSError:
-        has_siblings = False
-    return min(max(1, n // 2 if has_siblings else n), MAX_THREADS)
 
 
 def _close_in(process: int, opened: list[Any]) -> None:

@@ -7,12 +7,15 @@ be. What was really taken is `Engine.memory()`'s to say.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from relaylite import llama, native
 from relaylite.errors import ModelError
-from relaylite.process import available_bytes
+from relaylite.modelfile import part_names
+from relaylite.process import address_space_left, available_bytes
 from relaylite.seam import Memory
 
+_LOAD_BYTES = 96 * 2**20  # words, and the sketches and graphs that are made before a context; llama.cpp ends the process without
 _OWN_BYTES = 128 * 2**20  # rows on their way into the cache, and written-out attention: at most 64 MiB each
 
 
@@ -34,6 +37,14 @@ def bytes_per_token(model: llama.Model, options: llama.ContextOptions) -> int:
     """Bytes of cache that a token more takes; states of recurrent layers, which do not grow, are not among them."""
     small, large = (forecast(model, replace(options, n_ctx=n)).kv_bytes for n in (options.n_ctx, 2 * options.n_ctx))
     return (large - small) // options.n_ctx
+
+
+def check_load(path: Path) -> None:
+    """Raise ModelError if the limit of the address space leaves no room for the weights and for what llama.cpp needs to look at them."""
+    weights = sum(part.stat().st_size for name in part_names(path.name) if (part := path.with_name(name)).exists())
+    needed, left = weights + _LOAD_BYTES, address_space_left()
+    if needed > left:
+        raise ModelError(f"loading {path} needs about {_mb(needed)} of address space and {_mb(left)} are left; raise the limit (ulimit -v)")
 
 
 def check_context(model: llama.Model, options: llama.ContextOptions) -> None:

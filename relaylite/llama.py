@@ -28,6 +28,7 @@ KV_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "bf16": 30}
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
 _errors: deque[str] = deque(maxlen=20)
 _level = logging.DEBUG
+_sketches: set[int] = set()  # open ones: what llama.cpp says of them, it says again of the model itself
 
 
 @lc.llama_log_callback
@@ -37,7 +38,7 @@ def _on_log(level: int, text: bytes, _: Any) -> None:
     line = text.decode("utf-8", "replace").rstrip("\n")
     _level = _LEVELS.get(level, _level)  # 5 continues the line before
     if line.strip(". "):
-        log.log(_level, "%s", line)
+        log.log(logging.DEBUG if _sketches else _level, "%s", line)
         if _level >= logging.ERROR:
             _errors.append(line)
 
@@ -65,10 +66,19 @@ class Model:
     """The weights and metadata of one GGUF file."""
 
     def __init__(
-        self, path: Path, *, n_gpu_layers: int, use_extra_buffers: bool, on_progress: Callable[[float], bool] | None = None
+        self,
+        path: Path,
+        *,
+        n_gpu_layers: int,
+        use_extra_buffers: bool,
+        devices: Sequence[int] = (),
+        on_progress: Callable[[float], bool] | None = None,
     ) -> None:
+        """`devices`: addresses of those that layers may go to; all that llama.cpp knows by default."""
         params = lc.llama_model_default_params()
         params.n_gpu_layers = n_gpu_layers
+        self.devices = (ctypes.c_void_p * (len(devices) + 1))(*devices) if devices else None
+        params.devices = ctypes.cast(self.devices, ctypes.c_void_p)
         params.use_extra_bufts = use_extra_buffers
         if on_progress is not None:
             self._progress = lc.llama_progress_callback(lambda done, _: on_progress(done))
@@ -113,7 +123,13 @@ class Model:
     n_ctx_train = property(lambda self: int(lc.llama_model_n_ctx_train(self.pointer)))
     n_params = property(lambda self: int(lc.llama_model_n_params(self.pointer)))
     n_bytes = property(lambda self: int(lc.llama_model_size(self.pointer)))
+    n_window = property(lambda self: int(lc.llama_model_n_swa(self.pointer)))
     has_encoder = property(lambda self: bool(lc.llama_model_has_encoder(self.pointer)))
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether a layer keeps a state, which cannot be cut, instead of rows."""
+        return bool(lc.llama_model_is_recurrent(self.pointer) or lc.llama_model_is_hybrid(self.pointer))
 
     def close(self) -> None:
         if self.pointer:
@@ -131,16 +147,19 @@ class Sketch:
     def __init__(self, model: Model, *, n_gpu_layers: int) -> None:
         params = lc.llama_model_default_params()
         params.n_gpu_layers, params.use_extra_bufts = n_gpu_layers, False
+        params.devices = ctypes.cast(model.devices, ctypes.c_void_p)
         params.no_alloc, params.load_mode = True, lc.LLAMA_LOAD_MODE_NONE
-        overrides = (lc.llama_model_kv_override * 3)()  # the last stays empty and ends them
+        overrides: Any = (lc.llama_model_kv_override * 3)()  # the last stays empty and ends them
         overrides[0].tag, overrides[0].key = lc.LLAMA_KV_OVERRIDE_TYPE_STR, b"tokenizer.ggml.model"
         overrides[0].value.val_str = b"none"
         overrides[1].tag, overrides[1].key = lc.LLAMA_KV_OVERRIDE_TYPE_INT, f"{model.meta('general.architecture')}.vocab_size".encode()
         overrides[1].value.val_i64 = model.vocab.n_tokens
         params.kv_overrides = ctypes.cast(overrides, type(params.kv_overrides))
         _errors.clear()
+        _sketches.add(id(self))
         self.pointer = lc.llama_model_load_from_file(os.fsencode(model.path), params)
         if not self.pointer:
+            self.close()
             model.path.stat()  # raises what is wrong if the file is gone
             raise ModelError(f"llama.cpp cannot read {model.path} again: {_cause()}")
 
@@ -148,6 +167,7 @@ class Sketch:
         if self.pointer:
             lc.llama_model_free(self.pointer)
             self.pointer = None
+        _sketches.discard(id(self))
 
 
 def _open(pointer: Any) -> Any:
@@ -314,10 +334,26 @@ class Context:
         """Drop positions from `position` on; False if this model's memory cannot (recurrent models)."""
         return bool(lc.llama_memory_seq_rm(self.memory, 0, position, -1))
 
+    def first_position(self) -> int:
+        """The first that every layer still holds, -1 if nothing is held."""
+        return int(lc.llama_memory_seq_pos_min(self.memory, 0))
+
     @property
     def state_bytes(self) -> int:
         """Bytes of the live sequence's state."""
         return int(lc.llama_state_seq_get_size(self.pointer, 0))
+
+    def read_state(self) -> npt.NDArray[np.uint8]:
+        """The live sequence's state, uint8 `[state_bytes]`."""
+        out = np.empty(self.state_bytes, np.uint8)
+        n = lc.llama_state_seq_get_data(self.pointer, out.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8)), out.size, 0)
+        return out[: int(n)]
+
+    def write_state(self, state: npt.NDArray[np.uint8]) -> bool:
+        """Replace the live sequence by what `read_state` gave; False if llama.cpp refuses it."""
+        self.clear()
+        pointer = state.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8))
+        return int(lc.llama_state_seq_set_data(self.pointer, pointer, state.size, 0)) > 0
 
     def close(self) -> None:
         if self._address:

@@ -51,6 +51,11 @@ class TurnMetrics:
     context_size: int = 0
     full_ttft_estimate_ms: float = 0.0  # prompt_tokens at the measured prefill speed; 0 while no speed is known
 
+    @property
+    def is_context_full(self) -> bool:
+        """Prompt and answer fill the context: an answer that was cut was cut by that, not by max tokens."""
+        return self.context_used >= self.context_size > 0
+
 
 @dataclass(frozen=True, slots=True)
 class CellMap:

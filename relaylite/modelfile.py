@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relaylite.errors import ModelError
+from relaylite.errors import ModelFileError
 
 MAX_KEPT = 1024  # longer arrays (vocabularies) are skipped
 
@@ -75,7 +75,7 @@ class ModelFile:
 
 
 class _Cursor:
-    """Reads little-endian values in order; running past the end raises ModelError."""
+    """Reads little-endian values in order; running past the end raises ModelFileError."""
 
     def __init__(self, data: mmap.mmap, path: Path) -> None:
         self.data, self.path, self.at = data, path, 0
@@ -119,44 +119,44 @@ class _Cursor:
         return int(n)
 
 
-def _cut(path: Path) -> ModelError:
-    return ModelError(f"{path} is truncated: its header ends too early; download it again")
+def _cut(path: Path) -> ModelFileError:
+    return ModelFileError(f"{path} is truncated: its header ends too early; download it again")
 
 
-def _damaged(path: Path, what: str) -> ModelError:
-    return ModelError(f"{path} is damaged: its header holds {what}; download it again")
+def _damaged(path: Path, what: str) -> ModelFileError:
+    return ModelFileError(f"{path} is damaged: its header holds {what}; download it again")
 
 
 def read_model_file(path: Path) -> ModelFile:
-    """The header of `path`, checked: what it describes fits the file. Raises ModelError in one line that says what is wrong."""
+    """The header of `path`, checked: what it describes fits the file. Raises ModelFileError in one line that says what is wrong."""
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
-            raise ModelError(f"{path} is a folder; name the GGUF file in it")
+            raise ModelFileError(f"{path} is a folder; name the GGUF file in it")
         if not stat.S_ISREG(status.st_mode):
-            raise ModelError(f"{path} is not a regular file; name a GGUF file")
+            raise ModelFileError(f"{path} is not a regular file; name a GGUF file")
         if status.st_size == 0:
-            raise ModelError(f"{path} is empty; download it again")
+            raise ModelFileError(f"{path} is empty; download it again")
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             found = _read(data, path, len(data))
     except FileNotFoundError as error:
-        raise ModelError(f"there is no file {path}; `relaylite models list` shows models that can be fetched") from error
+        raise ModelFileError(f"there is no file {path}; `relaylite models list` shows models that can be fetched") from error
     except PermissionError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}; change its permissions") from error
+        raise ModelFileError(f"{path} cannot be read: {error.strerror}; change its permissions") from error
     except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror}") from error
+        raise ModelFileError(f"{path} cannot be read: {error.strerror}") from error
     _check(found)
     return found
 
 
 def _read(data: mmap.mmap, path: Path, n_bytes: int) -> ModelFile:
     if data[:4] != b"GGUF":
-        raise ModelError(f"{path} is not a GGUF file: it starts with {data[:4]!r}; name a model in GGUF format")
+        raise ModelFileError(f"{path} is not a GGUF file: it starts with {data[:4]!r}; name a model in GGUF format")
     cursor = _Cursor(data, path)
     cursor.at = 4
     version = cursor.take("I")
     if version not in (2, 3):
-        raise ModelError(f"{path} has GGUF version {version}; llama.cpp reads little-endian files of versions 2 and 3")
+        raise ModelFileError(f"{path} has GGUF version {version}; llama.cpp reads little-endian files of versions 2 and 3")
     n_tensors, n_keys = cursor.take("Q"), cursor.take("Q")
     if max(n_tensors, n_keys) > n_bytes:
         raise _cut(path)
@@ -198,33 +198,33 @@ def _tensor(cursor: _Cursor) -> TensorEntry:
 
 
 def _check(file: ModelFile) -> None:
-    """Raises ModelError if the tensors do not lie within the file, or a size that every text model has is zero."""
+    """Raises ModelFileError if the tensors do not lie within the file, or a size that every text model has is zero."""
     if not file.architecture:
         raise _damaged(file.path, "no architecture")
     if file.metadata.get("general.type", "model") != "model":
-        raise ModelError(f"{file.path} is of type {file.metadata['general.type']!r}, not a model; name the model's file")
+        raise ModelFileError(f"{file.path} is of type {file.metadata['general.type']!r}, not a model; name the model's file")
     if not file.tensors:
-        raise ModelError(f"{file.path} holds no weights; name the model's file")
+        raise ModelFileError(f"{file.path} holds no weights; name the model's file")
     for key in ("block_count", "embedding_length", "context_length"):
         value = file.value(key)
         if value is not None and (not isinstance(value, int) or value < 1):
             raise _damaged(file.path, f"{file.architecture + '.' + key!r} = {value!r}")
     end = file.data_start + max(tensor.offset + (tensor.n_bytes or 1) for tensor in file.tensors)
     if end > file.n_bytes:
-        raise ModelError(f"{file.path} is truncated: {file.n_bytes} bytes of at least {end}; download it again")
+        raise ModelFileError(f"{file.path} is truncated: {file.n_bytes} bytes of at least {end}; download it again")
     for part in part_names(file.path.name)[1:]:
         if not (file.path.parent / part).exists():
-            raise ModelError(f"{file.path} is the first of several files, and {part} is not beside it; download that too")
+            raise ModelFileError(f"{file.path} is the first of several files, and {part} is not beside it; download that too")
 
 
 def part_names(name: str) -> tuple[str, ...]:
     """Names of all files of a model that is split, the first one first; just `name` if it is not split.
 
-    Raises ModelError if `name` is a later part: llama.cpp wants the first.
+    Raises ModelFileError if `name` is a later part: llama.cpp wants the first.
     """
     match = re.fullmatch(r"(.+)-(\d{5})-of-(\d{5})\.gguf", name)
     if not match or int(match[3]) < 2:
         return (name,)
     if int(match[2]) != 1:
-        raise ModelError(f"{name} is a later part of a model; name the first, {match[1]}-00001-of-{match[3]}.gguf")
+        raise ModelFileError(f"{name} is a later part of a model; name the first, {match[1]}-00001-of-{match[3]}.gguf")
     return tuple(f"{match[1]}-{part:05}-of-{match[3]}.gguf" for part in range(1, int(match[3]) + 1))

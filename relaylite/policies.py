@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from relaylite.errors import UsageError
+from relaylite.errors import UsageError, did_you_mean
 
 Fidelity = Literal["fast", "balanced", "careful"]
 FIDELITIES: tuple[Fidelity, ...] = ("fast", "balanced", "careful")
@@ -45,15 +45,16 @@ POLICIES: dict[str, Policy] = {p.name: p for p in (FULL, PREFIX, NAIVE, RELAY)}
 
 
 def parse_policy(text: str, fidelity: Fidelity | None = None) -> Policy:
-    """The policy named `text`, such as `naive`, `relay` or `relay:careful`; `fidelity` applies where `text` has none.
+    """The policy named `text`, such as `naive`, `relay` or `relay:careful`, in any case; `fidelity` applies where `text` has none.
 
-    Raises UsageError with the known names if there is no such policy.
+    Raises UsageError with the closest or all known names if there is no such policy.
     """
-    name, _, suffix = text.partition(":")
+    name, _, suffix = text.lower().partition(":")
     policy = POLICIES.get(name)
-    known = ", ".join([*POLICIES, *(f"relay:{f}" for f in FIDELITIES)])
     if policy is None or (suffix and (not policy.rectify or suffix not in FIDELITIES)):
-        raise UsageError(f"unknown policy {text!r}; known: {known}")
+        known = [*POLICIES, *(f"relay:{f}" for f in FIDELITIES)]
+        wanted = f"relay:{name}" if name in FIDELITIES else text
+        raise UsageError(f"unknown policy {text!r}; {did_you_mean(wanted, known, 'known: ' + ', '.join(known))}")
     chosen = suffix or fidelity
     if not policy.rectify or not chosen or chosen == policy.fidelity:
         return policy

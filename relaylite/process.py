@@ -1,10 +1,12 @@
-"""Memory of this process, as the system counts it. 0 where the system does not say."""
+"""Memory and processors of this process, as the system counts them. 0 bytes where the system does not say."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
+
+from relaylite import cgroup
 
 
 def resident_bytes() -> int:
@@ -26,12 +28,32 @@ def peak_resident_bytes() -> int:
 
 
 def available_bytes() -> int:
-    """Memory that could still be taken without swapping, and within the limit of this process's address space."""
-    return min(_free_bytes(), _left_of_limit())
+    """Memory that could still be taken without swapping, and within the limits of this process's address space and control groups."""
+    in_group = cgroup.memory_left()
+    return min(_free_bytes(), address_space_left(), sys.maxsize if in_group is None else in_group)
 
 
-def _left_of_limit() -> int:
-    """What `ulimit -v` leaves."""
+def logical_cores() -> int:
+    """Processors that this process may run on at once: more threads would wait for each other. At least 1."""
+    share = cgroup.processors()
+    return _allowed_cores() if share is None else max(1, min(_allowed_cores(), int(share)))
+
+
+def physical_cores() -> int:
+    """The same without the second thread of a core. At least 1."""
+    try:
+        has_siblings = Path("/sys/devices/system/cpu/smt/active").read_text(encoding="ascii").strip() == "1"
+    except OSError:
+        has_siblings = False
+    return max(1, min(_allowed_cores() // 2 if has_siblings else _allowed_cores(), logical_cores()))
+
+
+def _allowed_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def address_space_left() -> int:
+    """Bytes that may still be mapped, files included: what `ulimit -v` leaves."""
     try:
         import resource
 

@@ -42,8 +42,9 @@ class Rows:
     `data` is uint8 `[n · token_bytes]`, layer-major: K of layer 0 for all tokens (`[n, k_bytes[0]]`), K of layer 1, …,
     then V of layer 0, …. K is rotated for the positions given here.
     `states` maps a capture name (`"l_in-<il>"`, `"attn-<il>"`) to float16 `[n, width]`; a token that was not captured holds NaN.
-    The first `n_exact` rows were computed by llama.cpp itself behind exactly these tokens from position 0; the others
-    rest on relayed rows. `origin` says who wrote the text (an agent's name, or "" for prompts).
+    The first `n_exact` rows were computed from these tokens alone, from position 0 on, by llama.cpp or by slices of its graph: they
+    differ from any other such computation by rounding. The others rest on relayed rows. `origin` says who wrote the text (an agent's
+    name, or "" for prompts).
     """
 
     tokens: Tokens

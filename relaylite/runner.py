@@ -21,8 +21,9 @@ from relaylite.errors import Cancelled, EngineBusy, EngineClosed
 from relaylite.events import Phase, PhaseName
 from relaylite.plan import Kind, Plan
 from relaylite.planner import Matcher
+from relaylite.prefillspeed import PrefillSpeed
 from relaylite.prompt import PromptBuilder, Tokenizer
-from relaylite.rows import Rows
+from relaylite.rows import Rows, Tokens
 from relaylite.seam import EngineLike, Prefill
 
 CLOSE_TIMEOUT_S = 10.0
@@ -30,11 +31,19 @@ READER_GRACE_S = 1.0  # how long the reader of a stream has, when the model is c
 
 
 class RowStore(Matcher, Protocol):
-    """What a chain needs of a store. `token_seconds`: what computing a prompt token takes here, as far as is known."""
+    """What a chain needs of a store. `speed`: what computing prompt tokens takes here; it learns from every prefill.
 
-    token_seconds: float
+    `has_disk`: rows may have to be read before they can be used, and `prefetch` does that ahead.
+    """
+
+    speed: PrefillSpeed
+
+    @property
+    def has_disk(self) -> bool: ...
 
     def put(self, rows: Rows) -> None: ...
+
+    def prefetch(self, tokens: Tokens) -> None: ...
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -54,37 +63,12 @@ class Run:
             raise Cancelled("stopped; what was written until then is kept")
 
 
-@dataclass(slots=True)
-class PrefillSpeed:
-    """Milliseconds a computed prompt token takes here, learnt from prefills: a mean weighted by tokens that forgets slowly."""
-
-    MEMORY_TOKENS = 2000
-    LEAST_TOKENS = 16  # fewer say more about the start of a batch than about speed
-
-    ms_per_token: float = 0.0
-    weight: float = 0.0
-
-    def learn(self, plan: Plan, prefill: Prefill) -> None:
-        """From plans without spans only: rectifying computes other cells than whole tokens."""
-        n = plan.count(Kind.NEW)
-        if n < self.LEAST_TOKENS or plan.count(Kind.SPAN):
-            return
-        share = n / (self.weight + n)
-        self.ms_per_token += (prefill.suffix_ms / n - self.ms_per_token) * share
-        self.weight = min(self.weight + n, self.MEMORY_TOKENS)
-
-    def estimate_ms(self, n_tokens: int) -> float:
-        """What a full prefill of so many tokens would take; 0 while nothing is known."""
-        return self.ms_per_token * n_tokens
-
-
 class Runner:
     """Owns the engine: closes it, and decides who may use it."""
 
     def __init__(self, engine: EngineLike, store: RowStore) -> None:
         self.engine, self.store = engine, store
         self.prompts = PromptBuilder(engine.template, engine.tokenizer)
-        self.speed = PrefillSpeed()
         self._state = threading.Condition()
         self._run: Run | None = None
         self._is_closed = False
@@ -105,6 +89,11 @@ class Runner:
         """What the user should know of this model; each once."""
         warnings, self._warnings = self._warnings, []
         return warnings
+
+    @property
+    def matcher(self) -> Matcher:
+        """Finds what a prompt may take over: the engine where it keeps that itself, else the store."""
+        return self.engine.past or self.store
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -128,7 +117,6 @@ class Runner:
     def lend(self, run: Run) -> Iterator[None]:
         """The engine belongs to `run` inside. Left by an error or an interrupt, it waits until the engine has stopped."""
         with self._state:
-            self.check_free()
             self._clear_background()
             self._run = run
             run.reader = threading.get_ident()
@@ -145,11 +133,17 @@ class Runner:
                 self._state.notify_all()
 
     def _clear_background(self) -> None:
-        """Stop what runs in the background and wait until it has; to be called with the state held."""
-        if self._run is not None:
-            self.cancel(self._run)
-            if not self._state.wait_for(lambda: self._run is None, CLOSE_TIMEOUT_S):
+        """Stop what runs in the background and wait until it has; to be called with the state held. Raises what `check_free` raises.
+
+        Others may wait as well, or close the model meanwhile: who gets the engine is decided anew after every wait.
+        """
+        deadline = time.monotonic() + CLOSE_TIMEOUT_S
+        self.check_free()
+        while (background := self._run) is not None:
+            self.cancel(background)
+            if not self._state.wait_for(lambda: self._run is not background, deadline - time.monotonic()):
                 raise EngineBusy(f"work in the background did not stop within {CLOSE_TIMEOUT_S:.0f} s; try again")
+            self.check_free()
 
     def _await_worker(self) -> None:
         """Until nothing of a run is left in the worker."""
@@ -183,15 +177,16 @@ class Runner:
         while (phase := phases.get()) is not None:
             yield Phase(phase)
         prefill, took_ms = future.result()
-        self.speed.learn(plan, prefill)
-        self.store.token_seconds = self.speed.ms_per_token / 1000
+        if not plan.count(Kind.SPAN):  # rectifying computes other cells than whole tokens
+            self.store.speed.learn(plan.count(Kind.NEW), prefill.suffix_ms)
         return prefill, took_ms
 
     def close(self) -> None:
         """Cancel what runs, wait for it, and free the model. Does nothing the second time, or in a forked process."""
-        if self.is_closed:
-            return
-        self._is_closed = True
+        with self._state:  # no run begins between this and the look at the one that goes on
+            if self.is_closed:
+                return
+            self._is_closed = True
         began = time.monotonic()
         while (run := self._run) is not None:
             self.cancel(run)

@@ -15,6 +15,7 @@ from relaylite.plan import Plan
 from relaylite.rows import RowLayout, Rows
 
 if TYPE_CHECKING:
+    from relaylite.planner import Matcher
     from relaylite.prompt import Tokenizer
     from relaylite.sampling import Sampling
     from relaylite.template import ChatTemplate
@@ -39,12 +40,13 @@ class ModelInfo:
     file_bytes: int = 0
     kv_bytes_per_token: int = 0
     quantization: str = ""
+    prefix_reuse: str = "rows of the store"  # what prompts that begin alike go on from
     warnings: tuple[str, ...] = ()  # one line each: a context beyond the trained one, …
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes held. An engine fills all but the last two, which `Relay.memory()` adds. `kv_bytes`: with the states of recurrent layers."""
+    """Bytes held; `kv_bytes` with the states of recurrent layers. `Relay.memory()` adds those of its store and of the process."""
 
     model_bytes: int = 0
     kv_bytes: int = 0
@@ -91,6 +93,11 @@ class EngineLike(Protocol):
     layout: RowLayout
     finish_reason: str
     answer_tokens: tuple[int, ...]
+
+    @property
+    def past(self) -> Matcher | None:
+        """Finds what a prompt may go on from in the engine itself, None where rows can be placed and a store finds them."""
+        ...
 
     def prefill(self, plan: Plan, on_phase: Callable[[PhaseName], None]) -> Prefill:
         """Place, rectify and compute `plan`; afterwards the logits of its last token are ready."""

@@ -20,8 +20,10 @@ SHIFT = 5
 # Differences are root mean squares, as a share. On the CPU slices are equal bit for bit; a device may fuse operations otherwise, and so
 # round otherwise. A wrong graph is off by 0.1 and more.
 SLICE_TOLERANCE = 0.02
-# Slices that need not be equal bit for bit round otherwise in every layer.
-ROUNDING_TOLERANCE = 0.1
+# Slices that need not be equal bit for bit round otherwise in every layer, as llama_decode does for batches of other shapes: what they
+# write counts as exact. Measured: at most 0.007 of the logits and 0.034 of a layer's rows (SmolLM2; 0.001 in tiny models).
+QUICK_LOGITS_TOLERANCE = 0.03
+QUICK_ROWS_TOLERANCE = 0.1
 # A moved row was rounded to the cache's type twice. A row that was not moved is off by 0.3 and more.
 ROTATION_TOLERANCE = {rowvalues.F32: 0.01, rowvalues.F16: 0.01, rowvalues.BF16: 0.02, rowvalues.Q8_0: 0.03, rowvalues.Q4_0: 0.2}
 
@@ -62,9 +64,11 @@ def _slices(cells: Cells, context: Context) -> str:
         return "layers computed apart write other rows than llama_decode"
     if _difference(logits, above.logits) > SLICE_TOLERANCE:
         return "layers computed apart give other logits than llama_decode"
-    quick = cells.slice((cut, n_layer), where, tokens=tokens, hidden=hidden, write_end=cut, want=("logits",), is_bitwise=False)
+    quick = cells.slice((cut, n_layer), where, tokens=tokens, hidden=hidden, want=("logits",), is_bitwise=False)
     assert quick.logits is not None
-    if _difference(logits, quick.logits) > ROUNDING_TOLERANCE:
+    if max(_row_differences(cells, rows, cells.read(0, N_TOKENS))) > QUICK_ROWS_TOLERANCE:
+        return "attention written out writes other rows than llama_decode"
+    if _difference(logits, quick.logits) > QUICK_LOGITS_TOLERANCE:
         return "attention written out gives other logits than llama_decode"
     return ""
 

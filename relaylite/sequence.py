@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from relaylite import llama
 from relaylite.errors import Cancelled, NativeError
@@ -20,9 +21,9 @@ ABORTED = 2  # llama_decode
 
 
 class LiveSequence:
-    """`cells` is None for a model whose rows cannot be placed: its sequence is always computed from empty.
+    """`cells` is None for a model whose rows cannot be placed: its sequence only goes on, or is restored (`Past`).
 
-    Positions before `exact_until` hold rows that llama.cpp itself computed behind exactly these tokens.
+    Positions before `exact_until` hold rows that were computed from these tokens alone (`Rows.n_exact`).
     """
 
     def __init__(self, context: llama.Context, cells: Cells | None, capture: Capture, stop: Stop) -> None:
@@ -83,7 +84,7 @@ class LiveSequence:
         match = segment.match if segment.kind is Kind.PREFIX else None
         n = 0 if match is None else segment.end
         n_exact = 0 if match is None else min(max(match.rows.n_exact - match.offset, 0), n)
-        keep = _common(self.tokens[: len(self)], plan.tokens[:n])
+        keep = common_length(self.tokens[: len(self)], plan.tokens[:n])
         if n_exact > self.exact_until:
             keep = min(keep, self.exact_until)
         is_exact = max(keep, n_exact) == n and keep <= self.exact_until
@@ -99,10 +100,19 @@ class LiveSequence:
         self._capture.seek(position)
 
     def cut(self, position: int) -> None:
-        """Drop positions from `position` on, if there are any; a sequence that cannot be cut keeps its rows and is forgotten later."""
-        if self.cells is not None and position < len(self.cells):
+        """Drop positions from `position` on, if there are any; a memory that cannot be cut keeps what it holds and is longer then."""
+        if self.cells is None:
+            self._context.truncate(position)
+        elif position < len(self.cells):
             self.cells.truncate(position)
         del self.tokens[position:]
+
+    def restore(self, tokens: list[int], state: npt.NDArray[np.uint8]) -> None:
+        """Become the sequence of these tokens, whose state was read from this context."""
+        self.forget()
+        if not self._context.write_state(state):
+            raise NativeError(f"llama.cpp does not take back the state of {len(tokens)} tokens: {llama.last_error()}")
+        self.tokens = list(tokens)
 
     def forget(self) -> None:
         self._context.clear()
@@ -157,8 +167,8 @@ class LiveSequence:
         return self.cells.layers[int(il)].n_attn if name == "kqv_out" else self.cells.info.n_embd
 
 
-def _common(live: list[int], tokens: Tokens) -> int:
+def common_length(a: list[int] | Tokens, b: Tokens) -> int:
     """Length of the longest common start."""
-    n = min(len(live), len(tokens))
-    differing = np.flatnonzero(np.asarray(live[:n], np.int32) != tokens[:n])
+    n = min(len(a), len(b))
+    differing = np.flatnonzero(np.asarray(a[:n], np.int32) != b[:n])
     return int(differing[0]) if len(differing) else n

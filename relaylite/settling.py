@@ -1,12 +1,13 @@
 """Settling: while nothing runs, what a conversation took over with loss is computed exactly, so that errors do not pile up.
 
-Each past is a run of prompt tokens that a later prompt will start with. Other work goes first: it ends a settling that is going on.
+Each past is a run of prompt tokens that a later prompt will start with. Other work goes first: it ends a settling that is going on,
+which keeps what it had computed by whole steps.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from relaylite.errors import Cancelled, RelayliteError
@@ -15,6 +16,8 @@ from relaylite.planner import make_plan
 from relaylite.policies import PREFIX
 from relaylite.rows import Tokens
 from relaylite.runner import Run, Runner
+
+STEP = 256  # tokens computed before their rows are kept; keeping them cannot be interrupted
 
 
 def settle(runner: Runner, pasts: Iterable[Tokens]) -> int:
@@ -26,21 +29,24 @@ def settle(runner: Runner, pasts: Iterable[Tokens]) -> int:
     n_computed = 0
     with suppress(Cancelled), runner.lend(run):
         for tokens in pasts:
-            n_computed += _settle_one(runner, run, tokens)
+            for n_tokens in _steps(runner, run, tokens):
+                n_computed += n_tokens
     return n_computed
 
 
-def _settle_one(runner: Runner, run: Run, tokens: Tokens) -> int:
+def _steps(runner: Runner, run: Run, tokens: Tokens) -> Iterator[int]:
+    """Computes one step after the other; yields the tokens of each when its rows are kept."""
+    run.raise_if_cancelled()
     if not 0 < len(tokens) < runner.engine.info.n_ctx:
-        return 0
-    plan = make_plan(tokens, runner.store, PREFIX)
-    n_new = plan.count(Kind.NEW)
-    if n_new == 1:  # all is known, since a plan always computes the last token
-        return 0
-    for _ in runner.prefill(run, plan):
-        pass
-    runner.store.put(runner.engine.harvest(""))
-    return n_new
+        return
+    n_new = make_plan(tokens, runner.matcher, PREFIX).count(Kind.NEW)
+    for end in range(len(tokens) - n_new + STEP, len(tokens) + STEP, STEP) if n_new > 1 else ():  # the last token is always new
+        plan = make_plan(tokens[:end], runner.matcher, PREFIX)
+        for _ in runner.prefill(run, plan):
+            pass
+        run.raise_if_cancelled()
+        runner.store.put(runner.engine.harvest(""))
+        yield plan.count(Kind.NEW)
 
 
 class Timer:

@@ -6,6 +6,7 @@ is not plain text, the text counts and is tokenized anew.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
@@ -138,7 +139,8 @@ def spells(tokenizer: Tokenizer, tokens: Sequence[int], text: str) -> bool:
         pieces = [tokenizer.piece(token) for token in tokens]
     except (ValueError, IndexError, OverflowError):
         return False
-    return all(pieces) and b"".join(pieces).decode("utf-8", "ignore") == text
+    shown = codecs.getincrementaldecoder("utf-8")("replace").decode(b"".join(pieces))  # as `TextStream` shows them
+    return all(pieces) and shown == text
 
 
 def _metrics_from(data: Mapping[str, Any]) -> TurnMetrics:

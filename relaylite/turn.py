@@ -56,7 +56,7 @@ class TurnRun:
         yield TurnStarted(request.agent, request.index, request.prompt.parts)
         yield Phase("render")
         started = time.perf_counter()
-        plan = make_plan(request.prompt.tokens, self._runner.store, request.policy)
+        plan = make_plan(request.prompt.tokens, self._runner.matcher, request.policy)
         render_ms = request.render_ms + _ms_since(started)
         prefill, prefill_ms = yield from self._runner.prefill(self._run, plan)
         self._count(plan, prefill)
@@ -76,7 +76,7 @@ class TurnRun:
         metrics.computed_tokens = plan.count(Kind.NEW)
         metrics.recomputed_tokens = cells.recomputed_tokens
         metrics.reuse_ratio, metrics.prompt_reuse = cells.reuse_ratio, cells.prompt_reuse
-        metrics.full_ttft_estimate_ms = self._runner.speed.estimate_ms(metrics.prompt_tokens)
+        metrics.full_ttft_estimate_ms = self._runner.store.speed.ms_per_token * metrics.prompt_tokens
 
     def _write(self) -> Iterator[Event]:
         deltas = self._engine.generate(self._request.sampling)

@@ -86,6 +86,16 @@ def names(raw: object) -> tuple[str, ...]:
     return found
 
 
+def addresses(raw: object) -> tuple[str, ...]:
+    """Places in a network, `host:port` each, from a list or from one text with commas between them."""
+    found = names(raw)
+    for address in found:
+        host, _, port = address.partition(":")
+        if not host or not (port.isascii() and port.isdigit()) or not 1 <= int(port) <= 65535:
+            raise ValueError("must be host:port, several with commas between them (no IPv6)")
+    return found
+
+
 def texts(raw: object) -> tuple[str, ...]:
     """Texts from a list, or a single one; nothing is trimmed or split."""
     items = (raw,) if isinstance(raw, str) else raw
@@ -101,6 +111,15 @@ def size(raw: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError("must be a size such as 512MiB or 4GiB")
     return value
+
+
+def size_text(n: int) -> str:
+    """Bytes as `size` reads them, in the largest unit that has a whole number of them."""
+    for unit in ("TiB", "GiB", "MiB", "KiB", "TB", "GB", "MB", "KB"):
+        factor = _UNITS[unit.removesuffix("B").lower()]
+        if n and n % factor == 0:
+            return f"{n // factor} {unit}"
+    return str(n)
 
 
 def table(raw: object) -> dict[str, Any]:

@@ -32,8 +32,8 @@ class Writer:
         return tuple(self._sampled[: self._text.n_kept] if self._text.is_stopped else self._sampled)
 
     def deltas(self, logits: F32 | None) -> Generator[Delta, None, None]:
-        """`logits`: those of the prompt's last token if llama.cpp does not hold them. Raises Cancelled when the stop flag is set; the rows of
-        what was given out are kept then too."""
+        """`logits`: those of the prompt's last token if llama.cpp does not hold them. Raises Cancelled when the stop flag is set; the rows
+        of what was given out are kept then too."""
         sampler = llama.Sampler(self._sampling, self._vocab.n_tokens)
         try:
             if self._sampling.repeat_penalty != 1.0:
@@ -64,11 +64,11 @@ class Writer:
                 self.finish_reason = FINISH_STOP
                 yield Delta(shown, token, sample_ms)
                 return
+            if self._is_full():
+                self.finish_reason = FINISH_LENGTH
+                shown += self._text.finish()
             yield Delta(shown, token, sample_ms)
         self.finish_reason = FINISH_LENGTH
-        rest = self._text.finish()
-        if rest:
-            yield Delta(rest, self._sampled[-1], 0.0)
 
     def _is_full(self) -> bool:
         n = len(self._sampled)

@@ -78,9 +78,18 @@ async def until(pilot: Pilot[None], condition: Callable[[], object], seconds: fl
 def drive(app: RelayApp, scenario: Callable[[Pilot[None]], Awaitable[None]], size: tuple[int, int] = (100, 30)) -> None:
     """Start the app, wait for its model, and carry out the scenario. What the app raises is raised here."""
 
+    async def when_open(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: app.main.info is not None)
+        await scenario(pilot)
+
+    drive_from_start(app, when_open, size)
+
+
+def drive_from_start(app: RelayApp, scenario: Callable[[Pilot[None]], Awaitable[None]], size: tuple[int, int] = (100, 30)) -> None:
+    """The same, without waiting for the model."""
+
     async def session() -> None:
         async with app.run_test(size=size, notifications=True) as pilot:
-            await until(pilot, lambda: app.main.info is not None)
             await scenario(pilot)
         assert app.engine.close(5.0), "the engine's thread did not end"
 

@@ -156,6 +156,8 @@ class FakeEngine:
     def cancel(self) -> None:
         self._cancelled.set()
 
+    past = None
+
     def memory(self) -> Memory:
         return self.forecast(self.info.n_ctx)
 

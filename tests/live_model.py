@@ -71,11 +71,19 @@ class LiveModel:
 
 @contextmanager
 def opened(
-    path: Path, *, n_ctx: int = 512, n_batch: int = 128, n_threads: int = 1, type_k: str = "f16", type_v: str = "f16"
+    path: Path,
+    *,
+    n_ctx: int = 512,
+    n_batch: int = 128,
+    n_threads: int = 1,
+    type_k: str = "f16",
+    type_v: str = "f16",
+    n_gpu_layers: int = 0,
+    devices: Sequence[int] = (),
 ) -> Iterator[LiveModel]:
     """The model at `path` with an empty live sequence. One thread by default: the machine that runs the tests may be busy."""
     llama.start()
-    model = llama.Model(path, n_gpu_layers=0, use_extra_buffers=native.extra_buffers_work())
+    model = llama.Model(path, n_gpu_layers=n_gpu_layers, use_extra_buffers=native.extra_buffers_work(), devices=devices)
     stop, capture = native.Stop(), native.Capture(n_ctx)
     options = llama.ContextOptions(
         n_ctx=n_ctx, n_batch=n_batch, n_threads=n_threads, type_k=type_k, type_v=type_v,

@@ -52,3 +52,17 @@ class Rope:
         out = heads.copy()
         out[..., first], out[..., second] = a * cos - b * sin, a * sin + b * cos
         return out.reshape(k.shape)
+
+
+# Of the tiny models.
+ROPES = {
+    "llama": Rope(64, 64),
+    "mistral": Rope(64, 64, base=1e6),
+    "qwen2": Rope(64, 64, is_split=True),
+    "stablelm": Rope(64, 16, is_split=True),
+    "glm4": Rope(64, 32),
+    "llama-llama3": Rope(64, 64, factors=tuple(np.linspace(1, 8, 32))),
+    "llama-linear": Rope(64, 64, scale=0.25),
+    "llama-yarn": Rope(64, 64, scale=0.25, yarn_context=1024),
+    "phi3-longrope": Rope(64, 48, is_split=True, factors=tuple(np.linspace(1, 1.2, 24))),
+}

@@ -41,9 +41,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Expected:
+    """`past`: how prompts go on where spans cannot be relayed: from "rows" of the store, from any start of a kept state ("start"), or
+    from a "whole" kept state."""
+
     stands_for: str
     trait: str
     refusal: str = ""
+    past: str = "rows"
 
     @property
     def relays(self) -> bool:
@@ -80,14 +84,14 @@ EXPECTED: dict[str, Expected] = {
     "llama-llama3": Expected("Llama 3.1 to 3.3", "a factor for each RoPE frequency"),
     "gpt2": Expected("GPT-2", "learned positions", "layer 0 has rows that depend on their position other than by RoPE on K (inp_pos)"),
     "minicpm3": Expected("MiniCPM3", "RoPE on a part of K that is joined to the rest", "layer 0 does not write K straight from RoPE"),
-    "deci": Expected("Nemotron Super 49B", "layers without attention", "layer 1 keeps no rows"),
-    "gemma4": Expected("Gemma 3n, Gemma 4", "layers that share the rows of others", "layer 2 reads the rows of another layer"),
-    "deepseek2": Expected("DeepSeek V2, V3, R1", "MLA", "layer 0 keeps K and V as one compressed row (MLA)"),
-    "qwen2vl": Expected("Qwen2-VL, Qwen2.5-VL", "M-RoPE", "positions have more than one dimension (M-RoPE)"),
-    "mamba": Expected("Mamba", "recurrent", _RECURRENT),
-    "jamba": Expected("Jamba", "hybrid of Mamba and attention", _RECURRENT),
-    "lfm2": Expected("LFM2", "hybrid of short convolutions and attention", _RECURRENT),
-    "qwen35": Expected("Qwen3.5, Qwen3-Next", "hybrid of gated delta net and attention", _RECURRENT),
+    "deci": Expected("Nemotron Super 49B", "layers without attention", "layer 1 keeps no rows", "start"),
+    "gemma4": Expected("Gemma 3n, Gemma 4", "layers that share the rows of others", "layer 2 reads the rows of another layer", "whole"),
+    "deepseek2": Expected("DeepSeek V2, V3, R1", "MLA", "layer 0 keeps K and V as one compressed row (MLA)", "start"),
+    "qwen2vl": Expected("Qwen2-VL, Qwen2.5-VL", "M-RoPE", "positions have more than one dimension (M-RoPE)", "start"),
+    "mamba": Expected("Mamba", "recurrent", _RECURRENT, "whole"),
+    "jamba": Expected("Jamba", "hybrid of Mamba and attention", _RECURRENT, "whole"),
+    "lfm2": Expected("LFM2", "hybrid of short convolutions and attention", _RECURRENT, "whole"),
+    "qwen35": Expected("Qwen3.5, Qwen3-Next", "hybrid of gated delta net and attention", _RECURRENT, "whole"),
 }
 
 

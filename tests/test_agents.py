@@ -53,7 +53,7 @@ def test_overrides_go_before_an_agents_own_sampling() -> None:
     ("names", "said"),
     [
         (["reviev"], "unknown agent 'reviev'; did you mean review?"),
-        (["PLAN"], "did you mean plan"),
+        (["PLANN"], "did you mean plan"),
         (["zzz"], "known: plan, code, review"),
         ([], "at least one agent"),
     ],
@@ -94,3 +94,11 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b"[x]\ninstructions = '\xe9'")
     with pytest.raises(UsageError, match="not UTF-8"):
         load_agents(tmp_path / "latin.toml")
+
+
+def test_a_name_counts_in_any_case_unless_two_differ_in_nothing_else() -> None:
+    assert [agent.name for agent in choose_agents(["Plan", "CODE"])] == ["plan", "code"]
+    known = {name: Agent(name, "x") for name in ("plan", "Plan")}
+    assert [agent.name for agent in choose_agents(["Plan", "plan"], known)] == ["Plan", "plan"]
+    with pytest.raises(UsageError, match="did you mean"):
+        choose_agents(["PLAN"], known)

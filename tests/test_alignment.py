@@ -34,6 +34,8 @@ def test_trimmed_fragments_are_found_between_the_texts(pairs: list[tuple[str, st
         (["<s>", "", "</s>"], [" system\n", "user"], "<s>systemuser</s>", ["system", "user"]),
         (["", "", ""], ["  a ", "b"], "a b", ["a ", "b"]),
         (["", "|", "|"], [" a|b| ", "c"], "a|b||c|", ["a|b|", "c"]),
+        (["<", "", ">"], ["dropped", " kept "], "<kept>", ["", "kept"]),
+        (["<", "", "", ">"], ["said", "\n> ", ""], "<said>", ["said", "", ""]),
     ],
 )
 def test_what_is_kept(texts: list[str], fragments: list[str], rendered: str, kept: list[str]) -> None:

@@ -168,7 +168,7 @@ def test_the_store_learns_what_a_token_costs(engine: FakeEngine) -> None:
     relay = Relay(engine=engine, policy="prefix", store_bytes=10**8)
     [turn] = relay.chain([PLAN]).run("Sort.").turns
     assert turn.metrics.full_ttft_estimate_ms >= 50
-    assert relay._store.token_seconds == pytest.approx(turn.metrics.full_ttft_estimate_ms / 1000 / turn.metrics.prompt_tokens)
+    assert relay._store.speed.ms_per_token == pytest.approx(turn.metrics.full_ttft_estimate_ms / turn.metrics.prompt_tokens)
 
 
 def test_a_form_that_the_rows_cannot_take_is_refused_and_frees_the_model(engine: FakeEngine, tmp_path: Path) -> None:

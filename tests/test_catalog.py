@@ -13,7 +13,7 @@ from test_modelfile import write_model
 from relaylite import catalog, paths
 from relaylite.catalog import find_remote, load_catalog, resolve_model
 from relaylite.download import Remote
-from relaylite.errors import ModelError, UsageError
+from relaylite.errors import ModelError, ModelFileError, UsageError
 from relaylite.modelfile import read_model_file
 
 
@@ -85,6 +85,20 @@ def test_a_name_of_the_catalogue_is_fetched_as_the_catalogue_says(tmp_path: Path
         assert resolve_model("tiny") == entry.path()
 
 
+@pytest.mark.parametrize("name", ["smollm2-135m", "SmolLM2-135M", "SmolLM2-135M-Instruct.Q4_1", "default", "Default"])
+def test_a_model_goes_by_its_name_in_any_case_and_by_what_it_is_called_when_open(name: str, default_model_path: Path) -> None:
+    assert resolve_model(name) == default_model_path
+
+
+def test_a_folder_of_the_same_name_does_not_hide_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_model_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("smollm2-135m", "default", "mine"):
+        (tmp_path / name).mkdir()
+    assert resolve_model("smollm2-135m") == resolve_model("default") == default_model_path
+    with pytest.raises(ModelFileError, match="mine is a folder"):
+        resolve_model("mine")
+
+
 def test_what_names_a_file_on_the_hub() -> None:
     assert find_remote("hf:o/r/f.gguf") == Remote("o/r", "f.gguf")
     assert find_remote("hf:o/r@v2/a/f.gguf") == Remote("o/r", "a/f.gguf", "v2")
@@ -95,7 +109,7 @@ def test_what_names_a_file_on_the_hub() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("qwen3-4", "did you mean qwen3-4b"), ("Qwen3-8B", "did you mean qwen3-8b"), ("zzz", "relaylite models list")]
+    ("name", "said"), [("qwen3-4", "did you mean qwen3-4b"), ("Qwen3_8B", "did you mean qwen3-8b"), ("zzz", "relaylite models list")]
 )
 def test_unknown_names(name: str, said: str) -> None:
     with pytest.raises(UsageError, match=f"unknown model '{name}'; .*{said}"):

@@ -9,6 +9,7 @@ import pytest
 from relaylite import config, paths
 from relaylite.config import Settings, load_settings
 from relaylite.errors import UsageError
+from relaylite.store.quantize import CODECS
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +81,7 @@ def test_every_setting_has_a_sentence_and_its_default_is_a_value_that_may_be_giv
     ("text", "said"),
     [
         ("max_token = 5", "unknown setting 'max_token'; did you mean max_tokens?"),
-        ("[store]\nramm = 5", "unknown setting 'store.ramm'; did you mean store.ram?"),
+        ("[store]\nramm = 5", "unknown setting 'store.ramm'; did you mean store.ram"),
         ("xyzzy = 5", "unknown setting 'xyzzy'; `relaylite config` lists the known ones"),
         ("store = 5", "unknown setting 'store'"),
         ("[model]\na = 1", "model must be a text, not {'a': 1}"),
@@ -88,9 +89,13 @@ def test_every_setting_has_a_sentence_and_its_default_is_a_value_that_may_be_giv
         ("seed = -1", "seed must be an integer from 0"),
         ("seed = true", "seed must be an integer"),
         ("temperature = nan", "temperature must be a number from 0 to 10"),
-        ("max_tokens = -2", "max_tokens must be an integer of at least -1, not -2"),
+        ("max_tokens = -2", "max_tokens must be an integer of at least 1, or -1 for as many as fit, not -2"),
+        ("max_tokens = 0", "max_tokens must be an integer of at least 1, or -1 for as many as fit, not 0"),
+        ('max_tokens = "many"', "max_tokens must be an integer of at least 1"),
         ("agents = []", "agents must be a list of names"),
-        ('policy = "relai"', "policy is no policy: unknown policy 'relai'; known: full"),
+        ('policy = "relai"', "relaylite.toml: policy: unknown policy 'relai'; did you mean relay"),
+        ('policy = "best"', "policy: unknown policy 'best'; known: full, prefix, naive, relay, relay:fast"),
+        ('policy = "careful"', "policy: unknown policy 'careful'; did you mean relay:careful?"),
         ('fidelity = "best"', "fidelity must be one of fast, balanced, careful, not 'best'"),
         ('[store]\nram = "lots"', "store.ram must be a size such as 512MiB or 4GiB, not 'lots'"),
         ("[tui]\nmouse = 'perhaps'", "tui.mouse must be true or false"),
@@ -131,6 +136,17 @@ def test_sizes(text: str, n: int) -> None:
     assert load_settings({"store.ram": text}).store.ram == n
 
 
+@pytest.mark.parametrize(("n", "text"), [(4 * 2**30, "4 GiB"), (1536 * 2**20, "1536 MiB"), (10**9, "1 GB"), (12345, "12345"), (0, "0")])
+def test_sizes_are_shown_in_the_unit_that_fits_and_can_be_given_back(n: int, text: str) -> None:
+    assert config.shown("store.disk", n) == text
+    assert load_settings({"store.disk": text}).store.disk == n
+
+
+@pytest.mark.parametrize(("name", "value", "text"), [("stop", (), "unset"), ("tui.mouse", False, "false"), ("agents", ("a", "b"), "a,b")])
+def test_values_are_shown_as_they_are_written(name: str, value: object, text: str) -> None:
+    assert config.shown(name, value) == text
+
+
 def test_all_state_lies_below_one_folder(home: Path) -> None:
     places = [
         paths.settings_file(),
@@ -150,3 +166,18 @@ def test_all_state_lies_below_one_folder(home: Path) -> None:
 def test_without_the_variable_state_lies_where_the_system_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(paths.HOME_VARIABLE)
     assert "relaylite" in paths.settings_file().parts
+
+
+def test_the_forms_of_stored_rows_are_those_that_the_store_has(folder: Path) -> None:
+    assert set(config.STORE_CODECS) == set(CODECS)
+    write(folder / "relaylite.toml", '[store]\ncodec = "q6-q4"\n')
+    assert load_settings().relay_options()["store_codec"] == "q6-q4"
+    write(folder / "relaylite.toml", '[store]\ncodec = "zip"\n')
+    with pytest.raises(UsageError, match="codec"):
+        load_settings()
+
+
+def test_conversations_settle_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load_settings().relay_options()["settle_after_s"] == 2
+    monkeypatch.setenv("RELAYLITE_SETTLE_AFTER_S", "0")
+    assert "settle_after_s" not in load_settings().relay_options()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaylite.errors import ModelError
+from relaylite.errors import ModelFileError
 from relaylite.modelfile import MAX_KEPT, part_names, read_model_file
 
 
@@ -33,7 +33,7 @@ def write_model(path: Path, *, block_count: int = 2, type: str | None = None, ar
 
 
 def message(path: Path) -> str:
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(ModelFileError) as caught:
         read_model_file(path)
     text = str(caught.value)
     assert "\n" not in text and path.name in text
@@ -151,7 +151,7 @@ def test_missing_part(tmp_path: Path) -> None:
 def test_part_names() -> None:
     assert part_names("m.gguf") == ("m.gguf",)
     assert part_names("m-00001-of-00003.gguf") == tuple(f"m-0000{i}-of-00003.gguf" for i in (1, 2, 3))
-    with pytest.raises(ModelError, match="m-00001-of-00003"):
+    with pytest.raises(ModelFileError, match="m-00001-of-00003"):
         part_names("m-00002-of-00003.gguf")
 
 
@@ -178,5 +178,5 @@ def test_any_damaged_header_is_read_or_refused(content: bytes, tmp_path_factory:
     path.write_bytes(damaged)
     try:
         read_model_file(path)
-    except ModelError as error:
+    except ModelFileError as error:
         assert "\n" not in str(error)

@@ -13,7 +13,6 @@ import weakref
 from collections.abc import Callable, Generator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from fakes import FakeEngine
 
@@ -22,13 +21,9 @@ from relaylite.api import Relay
 from relaylite.chain import Chain
 from relaylite.errors import Cancelled, EngineBusy, EngineClosed
 from relaylite.events import Event, Phase, PrefillDone, TextDelta, TurnFinished
-from relaylite.metrics import CellMap
-from relaylite.plan import Kind, Match, Plan, Segment
-from relaylite.policies import NAIVE
-from relaylite.rows import Rows
-from relaylite.runner import PrefillSpeed
+from relaylite.plan import Kind
 from relaylite.sampling import Sampling
-from relaylite.seam import Delta, Prefill
+from relaylite.seam import Delta
 
 PLAN = Agent("plan", "Make a plan.")
 CODE = Agent("code", "Write the code.")
@@ -451,32 +446,3 @@ while type(next(builtins.kept)).__name__ != "TextDelta":
     environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'tests'}"}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-# speed
-
-
-def plan_of(n_new: int, n_span: int, engine: FakeEngine) -> Plan:
-    tokens = np.zeros(n_span + n_new, np.int32)
-    rows = Rows(tokens[:n_span], 0, n_span, np.zeros(n_span * engine.layout.token_bytes, np.uint8), engine.layout)
-    spans = [Segment(0, n_span, Kind.SPAN, Match(0, rows, 0, n_span))] if n_span else []
-    return Plan(tokens, (*spans, Segment(n_span, n_span + n_new, Kind.NEW)), NAIVE)
-
-
-def prefill_of(ms: float) -> Prefill:
-    return Prefill(0.0, 0.0, ms, CellMap(np.empty((0, 0), np.uint8), np.empty(0, np.float32)))
-
-
-def test_prefill_speed_is_a_mean_over_tokens_that_forgets_slowly(engine: FakeEngine) -> None:
-    speed = PrefillSpeed()
-    assert speed.estimate_ms(1000) == 0
-    speed.learn(plan_of(100, 0, engine), prefill_of(200))
-    assert speed.estimate_ms(1000) == 2000
-    speed.learn(plan_of(300, 0, engine), prefill_of(300))
-    assert speed.estimate_ms(1000) == pytest.approx(1250)
-    speed.learn(plan_of(8, 0, engine), prefill_of(8000))  # too few to say anything
-    speed.learn(plan_of(100, 200, engine), prefill_of(8000))  # not a plain prefill
-    assert speed.estimate_ms(1000) == pytest.approx(1250)
-    for _ in range(10):
-        speed.learn(plan_of(2000, 0, engine), prefill_of(20000))
-    assert speed.estimate_ms(1000) == pytest.approx(10000, rel=0.01)

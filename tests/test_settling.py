@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 from fakes import FakeEngine
 
 from relaylite import Agent, EngineBusy, EngineClosed, Relay
 from relaylite.plan import Kind
+from relaylite.rows import Rows
+from relaylite.runner import Run
+from relaylite.settling import STEP
 
 PLAN, CODE = Agent("plan", "Make a plan."), Agent("code", "Write the code.")
 LONG = "First look at both lists, then take the smaller head each time."
@@ -103,8 +107,108 @@ def test_it_begins_by_itself_when_nothing_ran_for_a_while(engine: FakeEngine) ->
     assert chain.run("Again.").text == "Understood."
 
 
+def test_a_resumed_conversation_settles_before_anything_is_said(engine: FakeEngine) -> None:
+    engine.enqueue(LONG, "the code")
+    saved = relay_on(engine).chain([PLAN, CODE])
+    saved.run("Sort.")
+    again = FakeEngine()
+    resumed = relay_on(again, settle_after_s=0.01).chain_from_dict(saved.to_dict())
+    deadline = time.monotonic() + SOON_S
+    while len(again.plans) < 2 or again.in_prefill.is_set():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    assert {plan.policy.name for plan in again.plans} == {"prefix"}
+    assert resumed.run("Again.").turns[0].metrics.prefix_tokens > 0
+
+
 def test_it_stays_off_unless_asked_for(engine: FakeEngine) -> None:
     before = threading.active_count()
     relay = relay_on(engine)
     relay.chain([PLAN]).run("Sort.")
     assert threading.active_count() <= before + 1  # the prefill worker
+
+
+def test_a_settling_that_is_ended_keeps_its_whole_steps(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.enqueue(LONG * 20, "the code")
+    relay = relay_on(engine)
+    chain = relay.chain([PLAN, CODE])
+    chain.run("Sort.")
+    runner, put = relay._runner, relay._store.put
+
+    def put_and_end(rows: Rows) -> None:
+        put(rows)
+        assert runner._run is not None
+        if engine.plans[-1].count(Kind.NEW) == STEP:
+            runner.cancel(runner._run)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(relay._store, "put", put_and_end)
+        first = chain.settle()
+    ended, n_plans = engine.plans[-1], len(engine.plans)
+    assert first >= ended.count(Kind.NEW) == STEP
+    assert chain.settle() > 0
+    resumed = next(plan for plan in engine.plans[n_plans:] if len(plan.tokens) > len(ended.tokens))
+    assert resumed.count(Kind.PREFIX) == len(ended.tokens)
+    assert chain.settle() == 0
+
+
+def test_settling_is_no_agents_turn(engine: FakeEngine) -> None:
+    engine.enqueue(LONG, "the code", "plan two", "code two")
+    relay = relay_on(engine)
+    chain = relay.chain([PLAN, CODE])
+    chain.run("Sort.")
+    assert chain.settle() > 0
+    chain.run("Again.")
+    assert relay._store._tiers.foresight.seen() == {"plan": {"code": 2.0}, "code": {"plan": 1.0}}
+
+
+def test_a_model_that_is_closed_while_a_settling_begins(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between looking whether the model is open and taking it, nobody may close it."""
+    engine.enqueue(LONG, "the code")
+    relay = relay_on(engine)
+    chain = relay.chain([PLAN, CODE])
+    chain.run("Sort.")
+    closer = threading.Thread(target=relay.close)
+    check = relay._runner.check_free
+
+    def check_and_close() -> None:
+        check()
+        closer.start()
+        closer.join(0.1)
+
+    monkeypatch.setattr(relay._runner, "check_free", check_and_close)
+    with suppress(EngineClosed):
+        chain.settle()
+    closer.join(SOON_S)
+    assert engine.is_closed and not closer.is_alive()
+
+
+def test_of_two_runs_that_wait_for_a_settling_one_begins_and_one_is_refused(engine: FakeEngine) -> None:
+    relay = relay_on(engine)
+    errors: list[type[Exception]] = []
+    begun = threading.Semaphore(0)
+    go_on = threading.Event()
+
+    def begin() -> None:
+        stream = relay.chain([PLAN]).stream("Work.")
+        try:
+            next(stream)
+        except EngineBusy as error:
+            errors.append(type(error))
+        begun.release()
+        assert go_on.wait(SOON_S)
+        for _ in stream:
+            pass
+
+    threads = [threading.Thread(target=begin) for _ in range(2)]
+    background = Run(is_background=True)
+    with relay._runner.lend(background):
+        for thread in threads:
+            thread.start()
+        assert background.cancelled.wait(SOON_S)
+        time.sleep(0.05)  # until the second one waits as well, or comes when the first has begun: it must not matter
+    assert begun.acquire(timeout=SOON_S) and begun.acquire(timeout=SOON_S)
+    assert errors == [EngineBusy]
+    go_on.set()
+    for thread in threads:
+        thread.join(SOON_S)

@@ -81,6 +81,13 @@ def test_ids_that_were_sampled_are_kept_as_they_are() -> None:
     assert chain.rounds[0].turns[0].tokens == (*b"cut emoji", 0xF0)
 
 
+def test_bytes_that_are_no_character_stay_what_was_sampled() -> None:
+    """They are shown as a mark in their place; the text that the mark spells is another one."""
+    data = saved_conversation("a\ufffdb")
+    data["rounds"][0]["turns"][0]["tokens"] = [*b"a\xffb"]
+    assert relay().chain_from_dict(data).rounds[0].turns[0].tokens == (*b"a\xffb",)
+
+
 def test_ids_of_another_tokenizer_are_made_anew_from_the_text() -> None:
     transcript = from_dict(saved_conversation(), OtherTokenizer())
     assert transcript.rounds[0].turns[0].tokens == tuple(255 - byte for byte in LONG.encode())

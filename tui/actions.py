@@ -228,7 +228,7 @@ class Actions(Screen[None]):
 
     def action_model(self) -> None:
         if not self.refuse_while_busy():
-            self.app.push_screen(ModelDialog(self.app.settings.model), self._take_model)
+            self.app.push_screen(ModelDialog(Path(self.info.path).name if self.info else ""), self._take_model)
 
     def _take_model(self, name: str | None) -> None:
         if name is not None:

@@ -44,11 +44,12 @@ class RelayApp(App[None]):
     CSS_PATH = "app.tcss"
     TITLE = "relaylite"
     ENABLE_COMMAND_PALETTE = True
-    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (40, "-narrow"), (120, "-wide")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (40, "-narrow"), (96, "-medium"), (120, "-wide")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-normal"), (54, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "quit", "Quit", show=False, priority=True),
         Binding("ctrl+c", "interrupt", "Copy or quit", show=False),
+        Binding("ctrl+p", "command_palette", "Commands", show=False, priority=True),
     ]
 
     def __init__(

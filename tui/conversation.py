@@ -44,6 +44,11 @@ class TurnRecord:
         self.state = "stopped" if turn.finish_reason == "cancelled" else "done"
 
     @property
+    def context_used(self) -> int:
+        """Tokens of the context that the prompt and what is written so far fill; 0 until the prompt is read."""
+        return max(self.metrics.context_used, self.metrics.prompt_tokens + self.n_tokens) if self.metrics is not None else 0
+
+    @property
     def full_prefill(self) -> tuple[float, bool] | None:
         """TTFT of a full prefill in ms, and whether it was measured; None while nothing is known."""
         if self.full_ms is not None:

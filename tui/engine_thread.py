@@ -14,29 +14,12 @@ from queue import SimpleQueue
 from typing import Any
 
 from relaylite.agents import Agent
-from relaylite.attachments import Attachment, attached_in
+from relaylite.attachments import Attachment, attached_in, words_without_file
 from relaylite.errors import Cancelled, RelayliteError
-from relaylite.events import Event
+from relaylite.events import Event, Notice
 from relaylite.policies import Policy
-from relaylite.tui import files
+from relaylite.tui import files, reports
 from relaylite.tui.backend import ChainLike, Opener, Progress, RelayLike
-from relaylite.tui.reports import (
-    STOPPED,
-    Attached,
-    Dropped,
-    Edited,
-    Failed,
-    Loaded,
-    LoadedRound,
-    Measured,
-    MemoryUsed,
-    Opened,
-    OpenFailed,
-    Opening,
-    Report,
-    RunEnded,
-    Saved,
-)
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +27,7 @@ log = logging.getLogger(__name__)
 def reason_of(error: BaseException) -> str:
     """One line for a notice. Errors that are not ours are defects: named as such, with the traceback in the log."""
     if isinstance(error, Cancelled):
-        return STOPPED
+        return reports.STOPPED
     if isinstance(error, RelayliteError):
         return str(error)
     log.error("unexpected error in a job", exc_info=error)
@@ -64,7 +47,7 @@ class EngineThread(threading.Thread):
     ) -> None:
         """`saved`: a conversation to go on with; `keep` is called with the conversation whenever it has changed."""
         super().__init__(name="relaylite-engine", daemon=True)
-        self.reports: SimpleQueue[Report] = SimpleQueue()
+        self.reports: SimpleQueue[reports.Report] = SimpleQueue()
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._opener = opener
         self._agents, self._policy = tuple(agents), policy
@@ -143,44 +126,44 @@ class EngineThread(threading.Thread):
     def _put(self, job: Callable[[], None] | None) -> None:
         self._jobs.put(job)
 
-    def _report(self, report: Report) -> None:
+    def _report(self, report: reports.Report) -> None:
         self.reports.put(report)
 
     def _guarded(self, job: Callable[[ChainLike], None]) -> None:
         if self._chain is None:
-            self._report(Failed("no model is open yet"))
+            self._report(reports.Failed("no model is open yet"))
             return
         try:
             job(self._chain)
         except Exception as error:
-            self._report(Failed(reason_of(error)))
+            self._report(reports.Failed(reason_of(error)))
 
     def _do_open(self, model: str) -> None:
         def progress(progress: Progress) -> None:
-            self._report(Opening(model, progress))
+            self._report(reports.Opening(model, progress))
             if self._cancel_asked.is_set():
                 raise Cancelled("stopped")
 
         try:
             path = self._opener.locate(model, progress)
         except Exception as error:
-            self._report(OpenFailed(model, reason_of(error), self._relay.info if self._relay is not None else None))
+            self._report(reports.OpenFailed(model, reason_of(error), self._relay.info if self._relay is not None else None))
             return
         self._shut()
         try:
             relay = self._opener.open(path, progress)
             chain = relay.chain_from_dict(self._kept) if self._kept else relay.chain(self._agents)
         except Exception as error:
-            self._report(OpenFailed(model, reason_of(error), None))
+            self._report(reports.OpenFailed(model, reason_of(error), None))
             return
         self._relay, resumed, self._kept = relay, self._kept is not None, None
-        self._report(Opened(model, relay.info))
+        self._report(reports.Opened(model, relay.info))
         if resumed:
             self._adopt(chain, None)
         else:
             chain.policy = self._policy
             self._chain = chain
-        self._report(MemoryUsed(relay.memory()))
+        self._report(reports.MemoryUsed(relay.memory()))
 
     def _shut(self) -> None:
         """Close the model, so that there is room for another; its conversation is kept for that one."""
@@ -192,7 +175,7 @@ class EngineThread(threading.Thread):
 
     def _do_run(self, start: Callable[[ChainLike], Iterator[Event]]) -> None:
         if self._chain is None or self._relay is None:
-            self._report(RunEnded("failed", "no model is open; choose one first"))
+            self._report(reports.RunEnded("failed", "no model is open; choose one first"))
             return
         try:
             for event in start(self._chain):
@@ -200,12 +183,12 @@ class EngineThread(threading.Thread):
                 if self._cancel_asked.is_set():  # a cancel that came before the chain had begun is not lost
                     self._chain.cancel()
         except Cancelled:
-            self._report(RunEnded("stopped"))
+            self._report(reports.RunEnded("stopped"))
         except Exception as error:
-            self._report(RunEnded("failed", reason_of(error)))
+            self._report(reports.RunEnded("failed", reason_of(error)))
         else:
-            self._report(RunEnded("paused" if len(self._chain.rounds[-1].turns) < len(self._chain.agents) else "done"))
-        self._report(MemoryUsed(self._relay.memory()))
+            self._report(reports.RunEnded("paused" if len(self._chain.rounds[-1].turns) < len(self._chain.agents) else "done"))
+        self._report(reports.MemoryUsed(self._relay.memory()))
         self._keep_conversation()
 
     def _keep_conversation(self) -> None:
@@ -214,11 +197,14 @@ class EngineThread(threading.Thread):
         try:
             self._keep(self._chain.to_dict())
         except Exception as error:
-            self._report(Failed(reason_of(error)))
+            self._report(reports.Failed(reason_of(error)))
 
     def _stream(self, task: str, files: tuple[Attachment, ...], stop_after: int | None, chain: ChainLike) -> Iterator[Event]:
-        files = (*files, *attached_in(task))
-        self._report(Attached(tuple(file.source for file in files)))
+        found, missing = attached_in(task)
+        files = (*files, *found)
+        if missing:
+            self._report(Notice(words_without_file(missing)))
+        self._report(reports.Attached(tuple(file.source for file in files)))
         return chain.stream(task, files=files, stop_after=stop_after)
 
     def _do_configure(self, agents: tuple[Agent, ...], policy: Policy) -> None:
@@ -228,19 +214,19 @@ class EngineThread(threading.Thread):
 
     def _do_drop(self, index: int | None, chain: ChainLike) -> None:
         last = len(chain.rounds) - 1
-        self._report(Dropped(last, index, chain.retry(index)))
+        self._report(reports.Dropped(last, index, chain.retry(index)))
 
     def _do_edit(self, round: int, index: int, text: str, chain: ChainLike) -> None:
         chain.edit(round, index, text)
-        self._report(Edited(round, index, text))
+        self._report(reports.Edited(round, index, text))
         self._keep_conversation()
 
     def _do_measure(self, round: int, index: int, chain: ChainLike) -> None:
-        self._report(Measured(round, index, chain.measure_full(round, index)))
+        self._report(reports.Measured(round, index, chain.measure_full(round, index)))
 
     def _do_save(self, path: Path, chain: ChainLike) -> None:
         files.write_json(path, chain.to_dict())
-        self._report(Saved(path))
+        self._report(reports.Saved(path))
 
     def _do_load(self, path: Path, chain: ChainLike) -> None:
         data: dict[str, Any] = files.read_json(path)
@@ -254,5 +240,7 @@ class EngineThread(threading.Thread):
     def _adopt(self, chain: ChainLike, path: Path | None) -> None:
         chain.policy = self._policy
         self._chain, self._agents = chain, tuple(chain.agents)
-        rounds = tuple(LoadedRound(each.task, tuple(file.source for file in each.files), tuple(each.turns)) for each in chain.rounds)
-        self._report(Loaded(path, rounds, self._agents))
+        rounds = tuple(
+            reports.LoadedRound(each.task, tuple(file.source for file in each.files), tuple(each.turns)) for each in chain.rounds
+        )
+        self._report(reports.Loaded(path, rounds, self._agents))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 
@@ -14,26 +15,10 @@ from relaylite.agents import Agent
 from relaylite.attachments import Attachment
 from relaylite.events import ChainStarted, Notice, Phase, PrefillDone, TextDelta, TurnFinished, TurnStarted
 from relaylite.policies import Policy
-from relaylite.tui import look
+from relaylite.tui import look, reports
 from relaylite.tui.actions import Actions
 from relaylite.tui.conversation import FINISHED, Conversation, State
 from relaylite.tui.engine_thread import EngineThread
-from relaylite.tui.reports import (
-    STOPPED,
-    Attached,
-    Dropped,
-    Edited,
-    Failed,
-    Loaded,
-    Measured,
-    MemoryUsed,
-    Opened,
-    OpenFailed,
-    Opening,
-    Report,
-    RunEnded,
-    Saved,
-)
 from relaylite.tui.safe_text import one_line, safe_text
 from relaylite.tui.widgets.blocks import TurnBlock
 from relaylite.tui.widgets.chain_strip import ChainStrip
@@ -44,6 +29,10 @@ from relaylite.tui.widgets.status import StatusLine, TopBar
 from relaylite.tui.widgets.transcript import Transcript
 
 PHASE_STATES: dict[str, State] = {"render": "reusing", "place": "reusing", "rectify": "rectifying", "suffix": "reading", "write": "writing"}
+
+
+SLASH_COMMAND = re.compile(r"(/[A-Za-z?]+)(?:\s|$)")  # people type them out of habit; a path such as /etc/hosts is none
+FIGURES_EVERY = 10  # ticks between two drawings of a growing answer's figures
 
 
 class MainScreen(Actions):
@@ -61,6 +50,8 @@ class MainScreen(Actions):
         self._files = tuple(files)  # for the first message
         self._attached: tuple[str, ...] = ()
         self._running_since: float | None = None
+        self._noticed: set[str] = set()
+        self._ticks = 0
 
     def compose(self) -> ComposeResult:
         yield TopBar(self.conversation)
@@ -89,7 +80,7 @@ class MainScreen(Actions):
 
     # -- reports -----------------------------------------------------------------------------------------------------
 
-    async def show_report(self, report: Report) -> None:
+    async def show_report(self, report: reports.Report) -> None:
         """Bring the widgets to where the engine is. While the app closes, its last reports come too late."""
         if not self.transcript.is_attached:
             return
@@ -100,7 +91,7 @@ class MainScreen(Actions):
                 self._show_state(PHASE_STATES[report.name])
             case ChainStarted():
                 await self._show_chain_started(report)
-            case Attached():
+            case reports.Attached():
                 self._attached = report.files
             case TurnStarted():
                 await self._show_turn_started(report)
@@ -109,20 +100,29 @@ class MainScreen(Actions):
             case TurnFinished():
                 self._show_turn_finished(report)
             case Notice():
-                self.notify(safe_text(report.text), severity="warning", timeout=10, markup=False)
-            case RunEnded():
+                self._show_notice(report.text)
+            case reports.RunEnded():
+                await self.transcript.drop_waiting()
                 self._show_run_ended(report)
-            case Opening() | Opened() | OpenFailed() | MemoryUsed():
+            case reports.Opening() | reports.Opened() | reports.OpenFailed() | reports.MemoryUsed():
                 self._show_model(report)
-            case Dropped() | Edited() | Measured() | Loaded():
+            case reports.Dropped() | reports.Edited() | reports.Measured() | reports.Loaded():
                 await self._show_change(report)
-            case Saved():
+            case reports.Saved():
                 self.notify(f"Saved to {report.path}", markup=False)
-            case Failed():
+            case reports.Failed():
                 self.is_measuring = False
                 self.complain(report.reason)
 
+    def _show_notice(self, text: str) -> None:
+        """Each once for a model, whether opening it or a run said so."""
+        refusal = self.info.relay_refusal if self.info is not None else None
+        if text not in self._noticed and not (refusal and refusal in text):
+            self._noticed.add(text)
+            self.notify(safe_text(text), severity="warning", timeout=10, markup=False)
+
     async def _show_chain_started(self, report: ChainStarted) -> None:
+        await self.transcript.drop_waiting()
         self.chain.reset(len(self.conversation.rounds[-1].turns) if self._is_last_round(report.round) else 0)
         if not self._is_last_round(report.round):
             task = self._tasks.pop(0) if self._tasks else ""
@@ -177,7 +177,7 @@ class MainScreen(Actions):
         self.inspector.show(record)
         self.top.redraw()
 
-    def _show_run_ended(self, report: RunEnded) -> None:
+    def _show_run_ended(self, report: reports.RunEnded) -> None:
         self._running_since = None
         record = self.current
         if record is not None and record.state not in FINISHED:
@@ -195,47 +195,49 @@ class MainScreen(Actions):
             self.status.show_turn(self.conversation.last)
         self.refresh_bindings()
 
-    def _show_model(self, report: Opening | Opened | OpenFailed | MemoryUsed) -> None:
+    def _show_model(self, report: reports.Opening | reports.Opened | reports.OpenFailed | reports.MemoryUsed) -> None:
         match report:
-            case Opening():
+            case reports.Opening():
                 self.top.show_opening(report.model)
                 self.status.show_progress(report.progress)
-            case Opened():
-                self.info = report.info
+            case reports.Opened():
+                self.info, self._noticed = report.info, set()
                 self.top.show_model(report.info)
+                self.status.end_progress()
                 self.status.show_turn(self.conversation.last)
                 self.chain.set_policy(self.policy, report.info.relay_refusal)
                 for warning in report.info.warnings:
-                    self.notify(warning, severity="warning", timeout=10, markup=False)
+                    self._show_notice(warning)
                 if report.info.relay_refusal:
                     self.notify(
                         f"This model runs without relaying: {report.info.relay_refusal}", severity="warning", timeout=10, markup=False
                     )
-            case OpenFailed():
+            case reports.OpenFailed():
                 self.info = report.kept
+                self.status.end_progress()
                 if report.kept is not None:
                     self.top.show_model(report.kept)
                 else:
                     self.top.show_failed(report.model)
                 self.complain(report.reason)
-            case MemoryUsed():
+            case reports.MemoryUsed():
                 self.inspector.show_memory(report.memory)
 
-    async def _show_change(self, report: Dropped | Edited | Measured | Loaded) -> None:
+    async def _show_change(self, report: reports.Dropped | reports.Edited | reports.Measured | reports.Loaded) -> None:
         match report:
-            case Dropped():
+            case reports.Dropped():
                 gone = list(self.conversation.rounds[report.round :]) if report.index is None else []
                 await self.transcript.drop([*gone, *self.conversation.drop(report.round, report.index)])
                 self.current = None
                 self.chain.reset(report.index or 0)
                 self.inspector.show(self.conversation.last)
-            case Edited():
+            case reports.Edited():
                 record = self.conversation.find(report.round, report.index)
                 if record is not None:
                     record.text, record.was_edited = report.text, True
                     if (block := self.block_of(record)) is not None:
                         block.settle()
-            case Measured():
+            case reports.Measured():
                 self.is_measuring = False
                 record = self.conversation.find(report.round, report.index)
                 if record is not None:
@@ -244,11 +246,11 @@ class MainScreen(Actions):
                         block.refresh_title()
                     self.inspector.show(record)
                     self.status.show_turn(record)
-            case Loaded():
+            case reports.Loaded():
                 await self._show_loaded(report)
         self.top.redraw()
 
-    async def _show_loaded(self, report: Loaded) -> None:
+    async def _show_loaded(self, report: reports.Loaded) -> None:
         self.conversation.load((each.task, each.files, each.turns) for each in report.rounds)
         self.agents, self.current = report.agents, None
         await self.chain.set_agents(self.agents)
@@ -261,18 +263,23 @@ class MainScreen(Actions):
     def tick(self) -> None:
         """Called many times a second: the seconds that the running turn has taken."""
         if self.info is None:
-            return  # the status line says how far opening the model is
+            self.status.spin()
+            return
         if self._running_since is not None:
-            self.status.show_running(
-                self.current if self.current and self.current.state not in FINISHED else None, time.monotonic() - self._running_since
-            )
+            running = self.current if self.current and self.current.state not in FINISHED else None
+            self.status.show_running(running, time.monotonic() - self._running_since)
+            if running is not None and running.state == "writing":
+                self.top.redraw()
+                self._ticks += 1
+                if running is self.inspector.record and self._ticks % FIGURES_EVERY == 0:
+                    self.inspector.refresh_figures()
         elif self.is_measuring:
             self.status.show_text("Measuring a full prefill… Esc stops")
 
     # -- input -------------------------------------------------------------------------------------------------------
 
     @on(PromptInput.Sent)
-    def _send(self, event: PromptInput.Sent) -> None:
+    async def _send(self, event: PromptInput.Sent) -> None:
         if self.is_busy or self.is_measuring:
             self.notify("The agents are still at work; Esc stops them.", severity="warning")
             return
@@ -280,8 +287,14 @@ class MainScreen(Actions):
             if self.can_resume:
                 self.resume()
             return
+        if command := SLASH_COMMAND.match(event.text):
+            about = f"There is no {command[1]} here: Ctrl+P lists the commands, F1 their keys. A space before it sends it as a message."
+            self.notify(about, severity="warning", timeout=8, markup=False)
+            return
         self._tasks.append(event.text)
         self.input.taken()
+        if self.info is None:
+            await self.transcript.show_waiting(event.text)
         self.begin()
         self.engine.send(event.text, self._files, self.next_pause(0))
 
@@ -327,7 +340,7 @@ class MainScreen(Actions):
 
     def complain(self, reason: str) -> None:
         """A notice that something failed; the app lives on."""
-        if reason == STOPPED:
+        if reason == reports.STOPPED:
             self.notify(reason, timeout=3)
             self.status.show_turn(self.conversation.last)
             return

@@ -43,7 +43,10 @@ class ModelOpener:
     def open(self, path: str, on_progress: OnProgress) -> RelayLike:
         from relaylite.api import Relay
 
-        return Relay(path, on_progress=lambda fraction: on_progress(Progress("loading", fraction)), **self._settings.relay_options())
+        def loaded(fraction: float) -> None:
+            on_progress(Progress("loading", fraction) if fraction < 1 else Progress("checking the loaded model", None))
+
+        return Relay(path, on_progress=loaded, **self._settings.relay_options())
 
 
 def start(settings: Settings, session: str | None, files: Sequence[Attachment]) -> int:

@@ -26,7 +26,7 @@ from relaylite.store import Store
 
 LEAST_PIECE = 40  # tokens; a little more than what policies take over as a span
 LEAST_JOINED = 2 * LEAST_PIECE
-_UNLIMITED = 1 << 40  # a store here holds the rows of one chain
+UNLIMITED = 1 << 40  # a store here holds the rows of one chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What agent `agent` (at `index` of its chain) reads of `task` and of answers before it, and a store that knows their rows.
+    """What agent `agent` (at `index` of its chain) reads of `task` and of answers before it, and a store that knows their `rows`.
 
     `is_graded`: its answer is the one that counts as the chain's.
     """
@@ -64,6 +64,7 @@ class Reading:
     index: int
     is_graded: bool
     messages: Sequence[Message]
+    rows: Sequence[Rows]
     store: Store
 
 
@@ -143,7 +144,7 @@ class Upstream:
     def _reading(
         self, task: Task, agent: Agent, index: int, is_graded: bool, messages: Sequence[Message], written: Sequence[Written]
     ) -> Reading:
-        store = Store(self._engine.layout, _UNLIMITED)
+        known: list[Rows] = []
         if self._options.is_warm:
             prompt = self._prompts.build(messages)
             n_before = 0
@@ -152,11 +153,14 @@ class Upstream:
                     break
                 n_before += len(part.tokens)
             self._compute(prompt, n_before)
-            store.put(self._engine.harvest(""))
+            known.append(self._engine.harvest(""))
         for answer in written:
             if answer.n_relayable:
-                store.put(answer.answer_rows() if self._options.is_warm else answer.rows)
-        return Reading(task, agent.name, index, is_graded, tuple(messages), store)
+                known.append(answer.answer_rows() if self._options.is_warm else answer.rows)
+        store = Store(self._engine.layout, UNLIMITED)
+        for rows in known:
+            store.put(rows)
+        return Reading(task, agent.name, index, is_graded, tuple(messages), tuple(known), store)
 
 
 def pieces(lengths: Sequence[int], n: int) -> list[int]:

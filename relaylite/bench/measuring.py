@@ -10,11 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from relaylite.agents import BUILT_IN, Agent, choose_agents
-from relaylite.bench.chains import LEAST_JOINED, ChainOptions, Reading, Upstream, Written
+from relaylite.bench.chains import LEAST_JOINED, UNLIMITED, ChainOptions, Reading, Upstream, Written
 from relaylite.bench.grading import is_right
 from relaylite.bench.methods import AGAIN, Method, captures_of
 from relaylite.bench.statistics import divergence
@@ -27,6 +29,8 @@ from relaylite.plan import Kind
 from relaylite.planner import make_plan
 from relaylite.policies import FULL, RELAY
 from relaylite.sampling import Sampling
+from relaylite.store import Store
+from relaylite.store.codec import Codec
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,16 +174,31 @@ class Bench:
         prompt = self._upstream.prompts.build(reading.messages)
         if not make_plan(prompt.tokens, reading.store, RELAY).count(Kind.SPAN):
             return []
-        continuation = self._continuation(reading)
+        with TemporaryDirectory() as folder:
+            return self._measure_all(self._with_stores(reading, Path(folder)), number, group)
+
+    def _with_stores(self, reading: Reading, folder: Path) -> dict[Codec | None, Reading]:
+        """By the form of rows that methods ask for (None: rows in memory) the same reading with a store of that form."""
+        readings: dict[Codec | None, Reading] = {None: reading}
+        for codec in {method.codec for method in self._methods if method.codec is not None}:
+            store = Store(self._engine.layout, 0, folder=folder / codec.name, disk_bytes=UNLIMITED, codec=codec)
+            for rows in reading.rows:
+                store.put(rows)
+            readings[codec] = replace(reading, store=store)
+        return readings
+
+    def _measure_all(self, readings: dict[Codec | None, Reading], number: int, group: str) -> list[Sample]:
+        continuation = self._continuation(readings[None])
         start = number % len(self._methods)
         samples: dict[str, Sample] = {}
         seen: dict[str, F32] = {}
         for method in [*self._methods[start:], *self._methods[:start]]:
             self._check()
-            samples[method.label], first = self._timed(method, reading, number, group)
+            samples[method.label], first = self._timed(method, readings[method.codec], number, group)
             seen[method.label] = np.concatenate([first[None], self._engine.follow(continuation[:-1])]) if continuation[1:] else first[None]
         reference = seen[FULL.label]
-        return [self._judged(method, reading, _compared(samples[method.label], reference, seen[method.label])) for method in self._methods]
+        compared = [(method, _compared(samples[method.label], reference, seen[method.label])) for method in self._methods]
+        return [self._judged(method, readings[method.codec], sample) for method, sample in compared]
 
     def _continuation(self, reading: Reading) -> list[int]:
         """The greedy tokens behind the prompt, by a full prefill. Not timed: it warms what the first run would warm for the others."""

@@ -1,6 +1,7 @@
 """`Method`: one way to take a prompt's rows over, by the name that `--policies` gives it: our policies, and baselines of the literature.
 
-A baseline is a policy with other parameters, or with a selection that looks at nothing but the plan.
+A baseline is a policy with other parameters, or with a selection that looks at nothing but the plan. Any method can take its rows
+from files of a form that the store has: `relay@q6-q4`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from relaylite.policies import FIDELITIES, FULL, NAIVE, RELAY, Policy, parse_pol
 from relaylite.profile import Profile, RelayParameters
 from relaylite.rectify import Pick
 from relaylite.rows import Tokens
+from relaylite.store.codec import Codec
+from relaylite.store.quantize import CODECS
 
 DEFAULT = "full,prefix,naive,relay:fast,relay,relay:careful"
 BASELINES = {
@@ -28,12 +31,16 @@ BASELINES = {
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """`parameters` in place of the profile's, or `pick` in place of any; at most one of them."""
+    """`parameters` in place of the profile's, or `pick` in place of any; at most one of them.
+
+    `codec`: rows come from files of this form.
+    """
 
     label: str
     policy: Policy
     parameters: RelayParameters | None = None
     pick: Pick | None = None
+    codec: Codec | None = None
 
     def profile(self, measured: Profile) -> Profile:
         """The profile to run with: the measured one, or one that holds `parameters` for every fidelity."""
@@ -63,6 +70,15 @@ def parse_methods(text: str, n_layer: int) -> list[Method]:
 
 
 def parse_method(name: str, n_layer: int) -> Method:
+    """One method by its name; behind `@` the form of the files that its rows come from."""
+    of_memory, has_codec, codec = name.partition("@")
+    if has_codec and codec not in CODECS:
+        raise UsageError(f"unknown form of stored rows in {name!r}; known: {', '.join(CODECS)}")
+    method = _parse_plain(of_memory, n_layer)
+    return replace(method, label=f"{method.label}@{codec}", codec=CODECS[codec]) if has_codec else method
+
+
+def _parse_plain(name: str, n_layer: int) -> Method:
     kind, _, value = name.partition(":")
     if name == "everything":
         return Method(name, NAIVE, pick=lambda plan: plan.positions(Kind.SPAN))

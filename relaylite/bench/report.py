@@ -25,7 +25,7 @@ COLUMNS: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
     ("95 % CI", lambda row: f"{row['ttft_ratio']['ci_low']:.2f}–{row['ttft_ratio']['ci_high']:.2f}"),
     ("floor", lambda row: f"{row['floor_ratio']['median']:.2f}"),
     ("ms", lambda row: f"{row['ttft_ms']:.0f}"),
-    ("reuse", lambda row: f"{row['reuse_ratio']:.3f}"),
+    ("reuse ratio", lambda row: f"{row['reuse_ratio']:.3f}"),
     ("prompt reuse", lambda row: f"{row['prompt_reuse']:.3f}"),
     ("selected", lambda row: f"{row['selected_share']:.3f}"),
     ("KL first", lambda row: f"{row['kl_first']:.4f}"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import click
 
+from relaylite.cli.command import CONTEXT
 from relaylite.cli.group import CommandGroup
 
 # name: what `relaylite --help` says of it
@@ -20,9 +21,17 @@ COMMANDS = {
     "agents": "List the agents that a chain can be made of.",
     "profile": "Measure how a model is repaired best, and keep that for its runs.",
     "bench": "Measure what each policy costs and keeps on task files.",
+    "worker": "Hold layers of models for relaylite on other machines.",
     "config": "Show every setting, its value and where that came from.",
     "doctor": "Check this installation and say what to do about it.",
 }
+
+EXAMPLES = (
+    'relaylite run "Write a function that merges two sorted lists." --agents plan,code,review',
+    "relaylite chat --agents plan,code,review",
+    "relaylite info qwen3-4b",
+    "relaylite COMMAND --help",
+)
 
 
 def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -33,7 +42,7 @@ def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
         context.exit()
 
 
-@click.group(cls=CommandGroup, commands_by_name=COMMANDS, package=__name__, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, commands_by_name=COMMANDS, package=__name__, examples=EXAMPLES, context_settings=CONTEXT)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")
 def main() -> None:
     """Chains of agents on one local GGUF model, in which each agent takes over the KV rows of the agents before it."""

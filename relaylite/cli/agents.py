@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 import click
 
 from relaylite.agents import load_agents
 from relaylite.cli import options
+from relaylite.cli.command import Command
+from relaylite.cli.document import Document
 from relaylite.cli.terminal import Output
 from relaylite.config import Settings
 
 
-@click.command("agents")
+@click.command("agents", cls=Command, examples=("relaylite agents", "relaylite agents --agents-file mine.toml --json"))
 @options.setting_options("agents_file")
 @options.json_option
-def command(settings: Settings, as_json: bool) -> None:
+def command(settings: Settings, document: Document) -> None:
     """List the agents that a chain can be made of, with their instructions.
 
     Your own stand in agents.toml in the config folder (`relaylite config` shows where) or in --agents-file.
     """
     agents = load_agents(settings.agents_file)
-    output = Output()
-    if as_json:
-        click.echo(json.dumps([asdict(agent) for agent in agents.values()], ensure_ascii=False, indent=2))
+    document.value = [asdict(agent) for agent in agents.values()]
+    if document.is_wanted:
         return
+    output = Output()
     for agent in agents.values():
         output.line(f"{agent.name} (reads {agent.reads})", color=agent.color)
         output.write(click.wrap_text(agent.instructions, 100, "    ", "    ") + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -11,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relaylite.cli import options
-from relaylite.cli.interrupts import Terminated, Work
+from relaylite.cli.command import Command
+from relaylite.cli.document import Document
+from relaylite.cli.interrupts import Work
 from relaylite.cli.opening import open_engine
 from relaylite.cli.terminal import Output, bar
 from relaylite.config import Settings
-from relaylite.errors import RelayliteError, UsageError
+from relaylite.errors import UsageError
 
 if TYPE_CHECKING:
     from relaylite.bench.measuring import Bench, BenchOptions, Sample
@@ -40,7 +41,14 @@ class _Lengths(click.ParamType[tuple[int, ...]]):
         return tuple(sorted(set(lengths)))
 
 
-@click.command("bench")
+@click.command(
+    "bench",
+    cls=Command,
+    examples=(
+        "relaylite bench --tasks gsm8k.jsonl --n 10",
+        "relaylite bench --tasks gsm8k.jsonl --relayed 256,1024 --plots pictures --json",
+    ),
+)
 @click.option(
     "--tasks",
     "tasks_file",
@@ -50,7 +58,12 @@ class _Lengths(click.ParamType[tuple[int, ...]]):
     help="GSM8K, HumanEval (JSON lines) or MMLU (CSV).",
 )
 @click.option("--n", type=click.IntRange(1), default=30, show_default=True, help="How many chains.")
-@click.option("--policies", default=DEFAULT_POLICIES, show_default=True, help="Also epic:K, cacheblend:SHARE, random:SHARE, everything.")
+@click.option(
+    "--policies",
+    default=DEFAULT_POLICIES,
+    show_default=True,
+    help="Also epic:K, cacheblend:SHARE, random:SHARE, everything; relay@q6-q4 reads smaller rows.",
+)
 @click.option(
     "--relayed", type=_Lengths(), default=None, help="Measure at these lengths of relayed text instead of the chain's own answers."
 )
@@ -64,7 +77,7 @@ class _Lengths(click.ParamType[tuple[int, ...]]):
 @options.talk_options
 def command(
     tasks_file: Path, n: int, policies: str, relayed: tuple[int, ...] | None, max_tokens: int, cold: bool, answers: bool, execute: bool,
-    plots: Path | None, settings: Settings, as_json: bool, quiet: bool, verbose: bool,
+    plots: Path | None, settings: Settings, document: Document, quiet: bool, verbose: bool,
 ) -> None:  # fmt: skip
     """Run every policy on the very same prompts, in turn, and say what each costs and keeps against a full prefill.
 
@@ -82,7 +95,6 @@ def command(
     wanted = BenchOptions(chains, relayed=relayed or (), judges=answers, executes=execute)
     about: dict[str, Any] = {"tasks": {"file": tasks_file.name, "kind": tasks[0].kind, "chains": 0}}
     samples: list[Sample] = []
-    error: str | None = None
     try:
         n_ctx = max(4096, (max(wanted.relayed, default=0) * 5 // 4 + 1024 + max_tokens) // 256 * 256)
         with closing(open_engine(settings, output, n_ctx=n_ctx, verbose=verbose)) as engine:
@@ -92,14 +104,8 @@ def command(
                 _follow(bench, tasks, n, output, samples)
             finally:
                 about["tasks"]["chains"] = bench.n_chains
-    except RelayliteError as failure:
-        error = str(failure)
-        raise
-    except (KeyboardInterrupt, Terminated):
-        error = "stopped"
-        raise
     finally:
-        _report(samples, about, error, output, as_json=as_json, plots=plots)
+        _report(samples, about, document, output, plots=plots)
 
 
 def _bench(engine: Engine, settings: Settings, policies: str, wanted: BenchOptions) -> Bench:
@@ -146,19 +152,17 @@ def _about(engine: Engine, settings: Settings, wanted: BenchOptions) -> dict[str
     }
 
 
-def _report(samples: list[Sample], about: dict[str, Any], error: str | None, output: Output, *, as_json: bool, plots: Path | None) -> None:
+def _report(samples: list[Sample], about: dict[str, Any], document: Document, output: Output, *, plots: Path | None) -> None:
     """The document or the tables, of all that was measured until then; and the pictures."""
-    from relaylite.bench.report import document, table
+    from relaylite.bench import report as reports
 
-    report = document(samples, about, error)
-    if as_json:
-        click.echo(json.dumps(report, ensure_ascii=False, indent=1))
-    elif samples:
+    report = document.value = reports.document(samples, about)
+    if samples and not document.is_wanted:
         for group in report["groups"] if len(report["groups"]) > 1 else []:
             output.line(_headline(group["group"], group))
-            _show(table(group["rows"]), output)
+            _show(reports.table(group["rows"]), output)
         output.line(_headline("all", report))
-        _show(table(report["rows"]), output)
+        _show(reports.table(report["rows"]), output)
     if plots is not None and samples:
         _draw(report, plots, output)
 

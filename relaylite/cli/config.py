@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 
 import click
 
 from relaylite import paths
 from relaylite.cli import options
+from relaylite.cli.command import Command
+from relaylite.cli.document import Document
 from relaylite.cli.terminal import Output
-from relaylite.config import describe, load_settings
+from relaylite.config import describe, load_settings, shown
 
 
-@click.command("config")
+@click.command("config", cls=Command, examples=("relaylite config", "RELAYLITE_POLICY=prefix relaylite config --json"))
 @options.json_option
-def command(as_json: bool) -> None:
+def command(document: Document) -> None:
     """Show every setting, its value and where that came from.
 
     Precedence: flag, RELAYLITE_* variable, ./relaylite.toml, config.toml in the config folder.
@@ -25,16 +27,12 @@ def command(as_json: bool) -> None:
         table, _, key = name.rpartition(".")
         value = getattr(getattr(settings, table) if table else settings, key)
         rows.append({"name": name, "value": value, "source": settings.sources.get(name, "default"), "about": about})
-    if as_json:
-        click.echo(json.dumps(rows, default=str, ensure_ascii=False, indent=2))
+    document.value = [{**row, "value": str(row["value"]) if isinstance(row["value"], Path) else row["value"]} for row in rows]
+    if document.is_wanted:
         return
     output = Output()
     for row in rows:
-        output.line(f"{row['name']} = {_shown(row['value'])}  ({row['source']})")
+        output.line(f"{row['name']} = {shown(row['name'], row['value'])}  ({row['source']})")
         output.write(f"    {row['about']}\n")
     output.line(f"settings file: {paths.settings_file()}")
     output.line(f"agents file: {paths.agents_file()}")
-
-
-def _shown(value: object) -> str:
-    return "unset" if value in (None, "", (), {}) else ",".join(map(str, value)) if isinstance(value, tuple) else str(value)

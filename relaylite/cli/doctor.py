@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 
 import click
 
 from relaylite.cli import options
+from relaylite.cli.command import Command
+from relaylite.cli.document import Document
 from relaylite.cli.findings import NOTE, PROBLEM, Finding, installation, llama_cpp, machine, places
 from relaylite.cli.speed import speed
 from relaylite.cli.terminal import Output
@@ -15,25 +16,24 @@ from relaylite.cli.terminal import Output
 _MARKS = {PROBLEM: ("✗", "red"), NOTE: ("!", "yellow")}
 
 
-@click.command("doctor")
+@click.command("doctor", cls=Command, examples=("relaylite doctor", "relaylite doctor --quick --json", "relaylite doctor --model qwen3-4b"))
 @click.option("--quick", is_flag=True, help="Leave out the speed and relay check, which takes some seconds.")
 @click.option("-m", "--model", metavar="MODEL", help="The model of the speed check.")
 @options.json_option
-def command(model: str | None, quick: bool, as_json: bool) -> int:
+def command(model: str | None, quick: bool, document: Document) -> int:
     """Check this installation: versions, llama.cpp's features and devices, memory, folders, speed. Exit code 1 if something is broken."""
-    output = Output(quiet=as_json)
+    output = Output(quiet=document.is_wanted)
     found: list[Finding] = []
     for check in (installation, llama_cpp, machine, places):
-        found += _shown(check(), output, as_json)
+        found += _shown(check(), output, document)
     if not quick:
-        found += _shown(speed(model, output), output, as_json)
-    if as_json:
-        click.echo(json.dumps([asdict(finding) for finding in found], ensure_ascii=False, indent=2))
+        found += _shown(speed(model, output), output, document)
+    document.value = [asdict(finding) for finding in found]
     return int(any(finding.status == PROBLEM for finding in found))
 
 
-def _shown(findings: list[Finding], output: Output, as_json: bool) -> list[Finding]:
-    for finding in [] if as_json else findings:
+def _shown(findings: list[Finding], output: Output, document: Document) -> list[Finding]:
+    for finding in [] if document.is_wanted else findings:
         mark, color = _MARKS.get(finding.status, ("✓", ""))
         output.line(f"{mark} {finding.name}: {finding.value}", color=color)
         if finding.advice:

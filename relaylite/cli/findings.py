@@ -14,7 +14,7 @@ from relaylite import config, download, paths
 from relaylite.agents import load_agents
 from relaylite.catalog import load_catalog
 from relaylite.errors import RelayliteError
-from relaylite.process import available_bytes
+from relaylite.process import available_bytes, logical_cores, physical_cores
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 PACKAGES = ("relaylite", "llama-cpp-python", "numpy", "cffi", "click", "textual", "huggingface-hub")
@@ -60,7 +60,11 @@ def llama_cpp() -> list[Finding]:
         Finding(OK, f"device {device.name}", f"{device.description} ({device.kind}), {device.free_bytes / 1e9:.1f} GB free")
         for device in listed
     ]
-    found.append(Finding(OK, "features", ", ".join(devices.features())))
+    by_backend: dict[str, list[str]] = {}
+    for feature in devices.features():
+        backend, _, name = feature.partition(": ")
+        by_backend.setdefault(backend, []).append(name)
+    found += [Finding(OK, f"{backend} features", ", ".join(names)) for backend, names in by_backend.items()]
     if any(device.is_gpu for device in listed):
         found.append(Finding(OK, "GPU", "used with --gpu-layers"))
     elif flag := _missing_gpu_flag():
@@ -81,10 +85,8 @@ def _missing_gpu_flag() -> str:
 def machine() -> list[Finding]:
     """Processors and memory."""
     cores = os.cpu_count() or 1
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
-    found = [Finding(OK, "threads", f"{usable} of {cores} processors may be used")]
-    if usable < cores:
-        found[0] = Finding(NOTE, "threads", found[0].value, f"--threads {usable} keeps relaylite to them")
+    usable = logical_cores()
+    found = [Finding(OK, "threads", f"{usable} of {cores} processors may be used, {physical_cores()} by default")]
     free = available_bytes()
     low = free < LOW_MEMORY_BYTES
     found.append(

@@ -1,4 +1,4 @@
-"""`CommandGroup`: imports commands late, and turns whatever they raise into one line on stderr and an exit code.
+"""`CommandGroup`: imports commands late, and turns whatever they raise into one line on stderr, an exit code and, if asked, JSON.
 
 The only place where errors meet the user of the command line; commands themselves just raise.
 """
@@ -20,13 +20,16 @@ import click
 
 from relaylite import paths
 from relaylite.cli import interrupts
+from relaylite.cli.command import Group
+from relaylite.cli.document import Document
 from relaylite.cli.terminal import fit_for_terminal
 from relaylite.errors import RelayliteError
 
 FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+STOPPED = "stopped"
 
 
-class CommandGroup(click.Group):
+class CommandGroup(Group):
     """`commands_by_name` maps a command's name to its short help; the module of that name in `package` holds `command`."""
 
     def __init__(self, *args: Any, commands_by_name: Mapping[str, str], package: str, **kwargs: Any) -> None:
@@ -42,6 +45,12 @@ class CommandGroup(click.Group):
         command: click.Command = importlib.import_module(f"{self._package}.{cmd_name}").command
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:  # click would print an empty line for it and drop what it says
+            raise interrupts.Interrupted(*error.args) from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table of commands, without importing them."""
         with formatter.section("Commands"):
@@ -49,12 +58,17 @@ class CommandGroup(click.Group):
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         """Run and exit. An integer that a command returns is the exit code."""
-        extra["standalone_mode"] = False
+        args = sys.argv[1:] if args is None else list(args)
+        document = Document(args)
+        extra |= {"standalone_mode": False, "obj": document}
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
             if getattr(sys, name) is None:  # closed by who started us
                 setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
         with _terminable():
-            code = _guarded(lambda: super(CommandGroup, self).main(args, prog_name or "relaylite", **extra))
+            code, error = _guarded(lambda: super(CommandGroup, self).main(args, prog_name or "relaylite", **extra))
+            text = document.text(error)
+            if text is not None:
+                code = _guarded(lambda: click.echo(text))[0] or code
         if interrupts.is_any_running():  # a native call that did not stop in time: nothing may be torn down under it
             sys.stdout.flush()
             sys.stderr.flush()
@@ -62,30 +76,30 @@ class CommandGroup(click.Group):
         sys.exit(code)
 
 
-def _guarded(work: Callable[[], Any]) -> int:
-    """What `work` returned, if that is a number, else 0; or the code of what it raised, after one line about it."""
+def _guarded(work: Callable[[], Any]) -> tuple[int, str | None]:
+    """What `work` returned, if that is a number, else 0; or the code of what it raised, and the one line that was said of it."""
     try:
         code = work()
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        return (code if isinstance(code, int) else 0), None
     except RelayliteError as error:
         return _say(str(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
-        return USAGE
+        return USAGE, "no command is given; `relaylite --help` lists them"
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "relaylite"
-        return _say(f"{error.format_message()} Try '{command} --help'.", USAGE)
+        return _say(f"{error.format_message().removesuffix('.')}; `{command} --help` says more", USAGE)
     except click.ClickException as error:
         return _say(error.format_message(), error.exit_code)
-    except interrupts.Terminated:
-        return TERMINATED
-    except (KeyboardInterrupt, click.Abort):
-        return INTERRUPTED
+    except interrupts.Terminated as stop:
+        return _say(str(stop) or STOPPED, TERMINATED)
+    except (interrupts.Interrupted, KeyboardInterrupt, click.Abort) as stop:
+        return _say(str(stop) or STOPPED, INTERRUPTED)
     except BrokenPipeError:
         # What reads our output is gone. Python flushes stdout once more at exit: let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
-        return FAILED
+        return FAILED, None
     except MemoryError:
         return _say("out of memory; use a smaller model or context", FAILED)
     except OSError as error:
@@ -94,9 +108,11 @@ def _guarded(work: Callable[[], Any]) -> int:
         return _say(f"internal error: {type(error).__name__}: {error}; {_keep_traceback()}", FAILED)
 
 
-def _say(message: str, code: int) -> int:
-    print(f"relaylite: {fit_for_terminal(' '.join(message.split()))}", file=sys.stderr, flush=True)
-    return code
+def _say(message: str, code: int) -> tuple[int, str]:
+    line = " ".join(message.split())
+    clear = "\r\x1b[K" if sys.stderr.isatty() else ""  # a status that was not done with, or the ^C of a terminal
+    print(f"{clear}relaylite: {fit_for_terminal(line)}", file=sys.stderr, flush=True)
+    return code, line
 
 
 def _keep_traceback() -> str:

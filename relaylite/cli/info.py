@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from relaylite.cli import options
+from relaylite.cli.command import Command
+from relaylite.cli.document import Document
 from relaylite.cli.opening import open_relay
 from relaylite.cli.terminal import Output
 from relaylite.config import Settings
@@ -18,30 +19,29 @@ if TYPE_CHECKING:
     from relaylite.seam import Memory, ModelInfo
 
 
-@click.command("info")
-@click.argument("model", required=False)
-@options.setting_options("ctx", "threads", "gpu_layers", "chat_template")
+@click.command("info", cls=Command, examples=("relaylite info", "relaylite info qwen3-4b --ctx 16384", "relaylite info model.gguf --json"))
+@click.argument("named", metavar="[MODEL]", required=False)
+@options.setting_options(*options.MODEL)
 @options.json_option
 @options.talk_options
-def command(model: str | None, settings: Settings, as_json: bool, quiet: bool, verbose: bool) -> None:
+def command(named: str | None, settings: Settings, document: Document, quiet: bool, verbose: bool) -> None:
     """Open MODEL and say what it is, what it needs, and whether it can relay.
 
     Opening compares one slice of the model's own graph with llama.cpp's decoder (the self-check); where they differ, or something
     that relaying needs is missing, relaying is off for that model and the reason stands here.
     """
     output = Output(quiet=quiet)
-    with open_relay(settings.for_model(model), output, verbose=verbose) as relay:
+    with open_relay(settings.for_model(named), output, verbose=verbose) as relay:
         info, memory = relay.info, relay.memory()
         sizes = sorted({info.n_ctx, info.n_ctx_train or info.n_ctx})
         forecasts = {n_ctx: relay.forecast(n_ctx) for n_ctx in sizes}
-    if as_json:
-        document = {
-            **asdict(info),
-            "can_relay": info.relay_refusal is None,
-            "memory": asdict(memory),
-            "forecasts": [{"n_ctx": n_ctx, **asdict(forecast)} for n_ctx, forecast in forecasts.items()],
-        }
-        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+    document.value = {
+        **asdict(info),
+        "can_relay": info.relay_refusal is None,
+        "memory": asdict(memory),
+        "forecasts": [{"n_ctx": n_ctx, **asdict(forecast)} for n_ctx, forecast in forecasts.items()],
+    }
+    if document.is_wanted:
         return
     for name, value in _rows(info, memory, forecasts):
         output.line(f"{name:<14}{value}")
@@ -65,6 +65,7 @@ def _rows(info: ModelInfo, memory: Memory, forecasts: Mapping[int, Memory]) -> l
         ("memory", f"{_parts(memory)}; {_mb(memory.resident_bytes)} resident now"),
         *(("predicted", f"{_mb(_total(needs))} for --ctx {n_ctx}: {_parts(needs)}") for n_ctx, needs in forecasts.items()),
         ("relaying", "works (self-check passed)" if info.relay_refusal is None else f"off: {info.relay_refusal}"),
+        *([("prefix reuse", f"exact, from {info.prefix_reuse}")] if info.relay_refusal is not None else []),
         *(("warning", warning) for warning in info.warnings),
     ]
 

@@ -23,8 +23,12 @@ _END = object()
 _running: list[threading.Thread] = []
 
 
+class Interrupted(BaseException):
+    """SIGINT came, and the command has ended; `str()` says what was kept, if the command knows."""
+
+
 class Terminated(BaseException):
-    """SIGTERM came."""
+    """SIGTERM came; `str()` says what was kept, if the command knows."""
 
 
 def is_any_running() -> bool:
@@ -37,10 +41,16 @@ class Work(Generic[News]):
 
     On the first signal `cancel` is called and the news go on until the work ends; then KeyboardInterrupt or Terminated is raised.
     Without a `cancel`, on a second signal, or if the work does not end within GRACE_S, that happens at once and the thread is left.
+    `kept` says, for what is raised, what a stop leaves behind.
     """
 
-    def __init__(self, function: Callable[[Callable[[News], None]], None], cancel: Callable[[], None] | None = None) -> None:
-        self._function, self._cancel = function, cancel
+    def __init__(
+        self,
+        function: Callable[[Callable[[News], None]], None],
+        cancel: Callable[[], None] | None = None,
+        kept: Callable[[], str] = str,
+    ) -> None:
+        self._function, self._cancel, self._kept = function, cancel, kept
         self._queue: SimpleQueue[object] = SimpleQueue()
         self._signals: list[int] = []
         self._error: BaseException | None = None
@@ -93,7 +103,7 @@ class Work(Generic[News]):
                 self._cancel()
 
     def _interrupt(self) -> BaseException:
-        return Terminated() if signal.SIGTERM in self._signals else KeyboardInterrupt()
+        return (Terminated if signal.SIGTERM in self._signals else KeyboardInterrupt)(self._kept())
 
     @contextmanager
     def _handlers(self) -> Iterator[None]:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict
 
 import click
 
-from relaylite.catalog import DEFAULT, CatalogEntry, find_remote, load_catalog, resolve_model
+from relaylite.catalog import CatalogEntry, find_entry, find_remote, load_catalog, resolve_model
 from relaylite.cli import options
+from relaylite.cli.command import CONTEXT, Group
+from relaylite.cli.document import Document
 from relaylite.cli.interrupts import Work
 from relaylite.cli.terminal import Output
 from relaylite.errors import UsageError
 
 
-@click.group("models", context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "models",
+    cls=Group,
+    context_settings=CONTEXT,
+    examples=("relaylite models list", "relaylite models pull qwen3-4b", 'relaylite run "A haiku about rain." -m qwen3-4b -a write'),
+)
 def command() -> None:
     """List, fetch, find and remove models.
 
@@ -25,11 +31,11 @@ def command() -> None:
 
 @command.command("list")
 @options.json_option
-def list_models(as_json: bool) -> None:
+def list_models(document: Document) -> None:
     """Show the catalogue; * marks models that are on this machine."""
     entries = list(load_catalog().values())
-    if as_json:
-        click.echo(json.dumps([_to_dict(entry) for entry in entries], ensure_ascii=False, indent=2))
+    document.value = [_to_dict(entry) for entry in entries]
+    if document.is_wanted:
         return
     rows = [_row(entry) for entry in entries]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -46,10 +52,11 @@ def pull(model: str, quiet: bool, verbose: bool) -> None:
     found: list[str] = []
 
     def work(post: Callable[[tuple[str, int, int]], None]) -> None:
-        find_remote(model)
+        if not _is_here(model):
+            find_remote(model)
         found.append(str(resolve_model(model, lambda *step: post(step))))
 
-    for name, done, total in Work(work):
+    for name, done, total in Work(work, kept=lambda: "stopped; what was fetched is kept, the same command goes on from there"):
         output.progress(name, done, total)
     output.status("")
     output.line(found[0])
@@ -61,7 +68,7 @@ def path(model: str) -> None:
     """Print where MODEL lies on this machine; exit code 2 if it does not."""
     from relaylite import download
 
-    entry = load_catalog().get("smollm2-135m" if model == DEFAULT else model)
+    entry = find_entry(model)
     place = entry.path() if entry else download.cached(find_remote(model))
     if place is None:
         raise UsageError(f"{model} is not on this machine; `relaylite models pull {model}` fetches it")
@@ -78,6 +85,11 @@ def remove(model: str) -> None:
     if not freed:
         raise UsageError(f"{model} is not on this machine")
     click.echo(f"removed {model}: {freed / 1e6:.1f} MB")
+
+
+def _is_here(model: str) -> bool:
+    entry = find_entry(model)
+    return entry is not None and entry.path() is not None
 
 
 def _row(entry: CatalogEntry) -> tuple[str, ...]:

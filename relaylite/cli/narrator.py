@@ -13,12 +13,13 @@ _PHASES = {"render": "reads", "place": "takes over rows", "rectify": "recomputes
 
 
 class Narrator:
-    """Answers go to stdout under a heading each, everything else to stderr. `shows_answers` False leaves the answers out."""
+    """Answers go to stdout under a heading each, everything else to stderr; a notice once. `shows_answers` False leaves the answers out."""
 
     def __init__(self, output: Output, agents: Iterable[Agent], *, shows_answers: bool = True) -> None:
         self._output, self._agents = output, tuple(agents)
         self._shows_answers = shows_answers
         self._agent = ""
+        self._noticed: set[str] = set()
 
     def show(self, event: Event) -> None:
         match event:
@@ -36,7 +37,8 @@ class Narrator:
                 if self._shows_answers:
                     self._output.end_line()
                 self._output.note(metrics_line(turn))
-            case Notice(text=text):
+            case Notice(text=text) if text not in self._noticed:
+                self._noticed.add(text)
                 self._output.note(f"note: {text}")
             case ChainFinished():
                 self._output.end_line()
@@ -45,11 +47,13 @@ class Narrator:
 def metrics_line(turn: Turn) -> str:
     """What a turn cost and took over, on one line."""
     m = turn.metrics
-    ended = {FINISH_LENGTH: " (cut: max tokens or context reached)", FINISH_CANCELLED: " (stopped)"}.get(turn.finish_reason, "")
+    limit = f"the context of {m.context_size} is full" if m.is_context_full else "max tokens reached"
+    ended = {FINISH_LENGTH: f" (cut: {limit})", FINISH_CANCELLED: " (stopped)"}.get(turn.finish_reason, "")
     return (
         f"[{turn.agent}] prompt {m.prompt_tokens} tokens = "
         f"{m.prefix_tokens} prefix + {m.span_tokens} relayed + {m.computed_tokens} computed, "
-        f"reuse {m.reuse_ratio:.2f}, TTFT {seconds(m.ttft_ms)}, wrote {m.generated_tokens} tokens at {m.decode_tokens_per_s:.1f}/s{ended}"
+        f"reuse ratio {m.reuse_ratio:.2f}, prompt reuse {m.prompt_reuse:.2f}, TTFT {seconds(m.ttft_ms)}, "
+        f"wrote {m.generated_tokens} tokens at {m.decode_tokens_per_s:.1f}/s{ended}"
     )
 
 

@@ -43,7 +43,8 @@ def open_engine(settings: Settings, output: Output, *, n_ctx: int, verbose: bool
         options = EngineOptions(
             n_ctx=settings.ctx or n_ctx,
             n_threads=settings.threads,
-            n_gpu_layers=settings.gpu_layers or 0,
+            n_gpu_layers=settings.gpu_layers,
+            rpc=settings.rpc,
             chat_template=settings.chat_template,
             type_k=settings.kv_type,
             type_v=settings.kv_type,
@@ -52,7 +53,10 @@ def open_engine(settings: Settings, output: Output, *, n_ctx: int, verbose: bool
         )
         return Engine.open(path, options)
 
-    return _loaded(settings, output, load, verbose=verbose)
+    engine = _loaded(settings, output, load, verbose=verbose)
+    for warning in engine.info.warnings:
+        output.note(warning)
+    return engine
 
 
 def _loaded(settings: Settings, output: Output, load: Callable[[Path, Callable[[float], None]], Model], *, verbose: bool) -> Model:
@@ -66,7 +70,7 @@ def _loaded(settings: Settings, output: Output, load: Callable[[Path, Callable[[
         path = resolve_model(settings.model, lambda *step: post(lambda: output.progress(*step)))
         opened.append(load(path, lambda done: post(lambda: output.status(f"loading {path.name}: {done:.0%}"))))
 
-    for show in Work(work):
+    for show in Work(work, kept=lambda: "stopped before the model was open; what was fetched of it is kept"):
         show()
     output.status("")
     return opened[0]

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from relaylite import config
+from relaylite.cli.document import FLAG, Document
 from relaylite.config import load_settings
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -23,9 +24,11 @@ _METAVAR = {
     "fidelity": "MODE",
     "temperature": "X",
     "chat_template": "NAME|FILE",
+    "rpc": "HOST:PORT,…",
 }
 
-MODEL = ("model", "ctx", "threads", "gpu_layers", "chat_template")
+MODEL = ("model", "ctx", "threads", "gpu_layers", "rpc", "chat_template")
+SPEECH = ("last", "as_json", "quiet", "verbose", "help")
 CHAIN = ("agents", "agents_file", "policy", "fidelity", "max_tokens", "temperature", "seed")
 
 
@@ -47,7 +50,16 @@ def setting_options(*names: str) -> Decorator:
 
 
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout and nothing else.")(function)
+    """The command gets an argument `document`, which it fills, and which is printed at its end."""
+
+    @functools.wraps(function)
+    def command(*args: Any, as_json: bool, **kwargs: Any) -> Any:
+        document = click.get_current_context().find_object(Document)
+        assert document is not None
+        document.is_wanted = as_json
+        return function(*args, document=document, **kwargs)
+
+    return click.option(FLAG, "as_json", is_flag=True, help="Print one JSON document on stdout and nothing else.")(command)
 
 
 def file_option(function: Callable[..., Any]) -> Callable[..., Any]:

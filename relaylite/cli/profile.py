@@ -13,6 +13,8 @@ import click
 
 from relaylite import paths
 from relaylite.cli import options
+from relaylite.cli.command import Command
+from relaylite.cli.document import Document
 from relaylite.cli.interrupts import Work
 from relaylite.cli.opening import open_engine
 from relaylite.cli.terminal import Output, bar
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 N_CTX = 2048
 
 
-@click.command("profile")
-@click.argument("model", required=False)
+@click.command("profile", cls=Command, examples=("relaylite profile qwen3-4b", "relaylite profile model.gguf --chains 24 --svg curve.svg"))
+@click.argument("named", metavar="[MODEL]", required=False)
 @click.option(
     "--tasks", "tasks_file", type=click.Path(path_type=Path), metavar="FILE", help="Tasks for the chains; 40 come with relaylite."
 )
@@ -37,12 +39,12 @@ N_CTX = 2048
 @click.option("--svg", "svg_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the curve as SVG.")
 @click.option("--png", "png_file", type=click.Path(path_type=Path), metavar="FILE", help="Write the curve as PNG (needs the extra plot).")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the profile there, and nowhere else.")
-@options.setting_options("ctx", "threads", "gpu_layers", "chat_template")
+@options.setting_options(*options.MODEL)
 @options.json_option
 @options.talk_options
 def command(
-    model: str | None, tasks_file: Path | None, chains: int | None, svg_file: Path | None, png_file: Path | None, out: Path | None,
-    settings: Settings, as_json: bool, quiet: bool, verbose: bool,
+    named: str | None, tasks_file: Path | None, chains: int | None, svg_file: Path | None, png_file: Path | None, out: Path | None,
+    settings: Settings, document: Document, quiet: bool, verbose: bool,
 ) -> None:  # fmt: skip
     """Calibrate MODEL: run chains, see how rows from writing match rows from a full prefill, and try layer ranges and amounts.
 
@@ -54,15 +56,14 @@ def command(
     output = Output(quiet=quiet)
     tasks = read_tasks(tasks_file or paths.calibration_tasks_file())
     wanted = CalibrationOptions() if chains is None else CalibrationOptions(n_chains=chains, seconds=float("inf"))
-    settings = replace(settings.for_model(model), kv_type="f16")
+    settings = replace(settings.for_model(named), kv_type="f16")
     with closing(open_engine(settings, output, n_ctx=N_CTX, verbose=verbose)) as engine:
         findings = _follow(Calibration(engine, tasks, wanted), output)
         profile = findings.profile(engine)
     figure = findings.similarity.figure()
     _draw(figure, svg_file, png_file)
-    if as_json:
-        click.echo(profile.to_json(), nl=False)
-    else:
+    document.value = json.loads(profile.to_json())
+    if not document.is_wanted:
         _show(findings, figure, output)
     output.note(f"the profile is in {_keep(profile, out)}")
 

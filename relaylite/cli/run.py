@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,20 +12,29 @@ import click
 from relaylite.agents import Agent, choose_agents, load_agents
 from relaylite.attachments import Attachment, read_attachment
 from relaylite.cli import options
-from relaylite.cli.interrupts import Terminated, Work
+from relaylite.cli.command import Command
+from relaylite.cli.document import Document
+from relaylite.cli.interrupts import Work
 from relaylite.cli.narrator import Narrator
 from relaylite.cli.opening import open_relay
 from relaylite.cli.tasks import read_task
 from relaylite.cli.terminal import Output
 from relaylite.config import Settings
-from relaylite.errors import RelayliteError
+from relaylite.metrics import FINISH_CANCELLED
 
 if TYPE_CHECKING:
     from relaylite.chain import Chain
     from relaylite.events import Event
 
+EXAMPLES = (
+    'relaylite run "Write a function that merges two sorted lists." --agents plan,code,review',
+    "git diff | relaylite run --agents review --last",
+    'relaylite run "What does it promise?" --file contract.md --agents summarize,critic --model qwen3-4b',
+    "relaylite run --task-file task.md --policy relay:careful --json > result.json",
+)
 
-@click.command("run")
+
+@click.command("run", cls=Command, examples=EXAMPLES)
 @click.argument("task", required=False)
 @click.option("--task-file", type=click.Path(path_type=Path), metavar="FILE", help="Read the task from a file; - is standard input.")
 @options.file_option
@@ -39,7 +47,7 @@ def command(
     task_file: Path | None,
     files: tuple[str, ...],
     settings: Settings,
-    as_json: bool,
+    document: Document,
     last: bool,
     quiet: bool,
     verbose: bool,
@@ -49,21 +57,16 @@ def command(
     Answers go to stdout; figures and notes go to stderr.
     """
     output = Output(quiet=quiet)
-
-    def read() -> Request:
-        return Request(read_task(task, task_file), [read_attachment(file) for file in files], chosen_agents(settings))
-
-    if as_json:
-        _run_as_json(read, settings, output, verbose)
-        return
-    request = read()
+    document.value = {"model": settings.model, "policy": settings.policy, "agents": [], "error": None}
+    request = Request(read_task(task, task_file), [read_attachment(file) for file in files], chosen_agents(settings))
     with open_relay(settings, output, verbose=verbose) as relay:
         chain = relay.chain(request.agents)
         try:
-            _follow(chain, request, output, shows_answers=not last)
+            _follow(chain, request, output, shows_answers=not (last or document.is_wanted))
         finally:
             output.end_line()
-        if last:
+            document.value = {**chain.result.to_dict(), "error": None}
+        if last and not document.is_wanted:
             output.write(chain.result.text)
             output.end_line()
 
@@ -90,32 +93,17 @@ def events_of(chain: Chain, start: Callable[[], Any]) -> Work[Event]:
         for event in start():
             post(event)
 
-    return Work(work, chain.cancel)
+    return Work(work, chain.cancel, lambda: kept_of(chain))
+
+
+def kept_of(chain: Chain) -> str:
+    """What there is of the last message's answers when a run is stopped."""
+    turns = chain.rounds[-1].turns if chain.rounds else []
+    names = [turn.agent + (" (cut short)" if turn.finish_reason == FINISH_CANCELLED else "") for turn in turns]
+    return f"stopped; kept: {', '.join(names)}" if names else "stopped before anything was written"
 
 
 def _follow(chain: Chain, request: Request, output: Output, *, shows_answers: bool) -> None:
     narrator = Narrator(output, chain.agents, shows_answers=shows_answers)
     for event in events_of(chain, lambda: chain.stream(request.task, files=request.files)):
         narrator.show(event)
-
-
-def _run_as_json(read: Callable[[], Request], settings: Settings, output: Output, verbose: bool) -> None:
-    """One document whatever happens; on a failure its `error` says why and `agents` holds what was written until then."""
-    document: dict[str, Any] = {"model": settings.model, "policy": settings.policy, "agents": []}
-    error: str | None = None
-    try:
-        request = read()
-        with open_relay(settings, output, verbose=verbose) as relay:
-            chain = relay.chain(request.agents)
-            try:
-                _follow(chain, request, output, shows_answers=False)
-            finally:
-                document = chain.result.to_dict()
-    except RelayliteError as failure:
-        error = str(failure)
-        raise
-    except (KeyboardInterrupt, Terminated):
-        error = "stopped"
-        raise
-    finally:
-        click.echo(json.dumps({**document, "error": error}, ensure_ascii=False, indent=2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import asdict
 
@@ -10,21 +9,29 @@ import click
 
 from relaylite import sessions
 from relaylite.cli import options
+from relaylite.cli.command import CONTEXT, Group
+from relaylite.cli.document import Document
 from relaylite.cli.terminal import Output
 
 FIRST_MESSAGE = 48  # characters of it that are shown
 
 
-@click.group("sessions", invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "sessions",
+    cls=Group,
+    invoke_without_command=True,
+    context_settings=CONTEXT,
+    examples=("relaylite sessions", "relaylite chat --session work", "relaylite sessions rm work"),
+)
 @options.json_option
 @click.pass_context
-def command(context: click.Context, as_json: bool) -> None:
+def command(context: click.Context, document: Document) -> None:
     """List saved conversations, the last one first."""
     if context.invoked_subcommand is not None:
         return
     found = sessions.sessions()
-    if as_json:
-        click.echo(json.dumps([asdict(session) for session in found], ensure_ascii=False, indent=2))
+    document.value = [asdict(session) for session in found]
+    if document.is_wanted:
         return
     output = Output()
     if not found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,8 @@ import click
 
 from relaylite import paths
 from relaylite.cli import options
+from relaylite.cli.command import CONTEXT, Group
+from relaylite.cli.document import Document
 from relaylite.cli.terminal import Output
 from relaylite.config import load_settings
 from relaylite.errors import RelayliteError
@@ -18,16 +19,22 @@ if TYPE_CHECKING:
     from relaylite.store.folder import RowFolder
 
 
-@click.group("store", invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "store",
+    cls=Group,
+    invoke_without_command=True,
+    context_settings=CONTEXT,
+    examples=("relaylite store", "relaylite store verify", "RELAYLITE_STORE_DISK=10GiB relaylite run --task-file task.md"),
+)
 @options.json_option
 @click.pass_context
-def command(context: click.Context, as_json: bool) -> None:
+def command(context: click.Context, document: Document) -> None:
     """Show what rows are kept on disk and what they saved, over all runs and models."""
     if context.invoked_subcommand is not None:
         return
     stats = _folder().stats()
-    if as_json:
-        click.echo(json.dumps(asdict(stats), ensure_ascii=False, indent=2))
+    document.value = asdict(stats)
+    if document.is_wanted:
         return
     output = Output()
     output.line(f"{stats.folder}: {stats.disk_bytes / 1e6:.1f} of {stats.disk_budget_bytes / 1e6:.0f} MB")
@@ -49,12 +56,11 @@ def clear() -> None:
 
 @command.command("verify")
 @options.json_option
-def verify(as_json: bool) -> None:
+def verify(document: Document) -> None:
     """Read every file whole and remove the damaged ones; exit code 1 if there were any."""
     n_right, damaged = _folder().verify()
-    if as_json:
-        click.echo(json.dumps({"right": n_right, "removed": damaged}, indent=2))
-    else:
+    document.value = {"right": n_right, "removed": damaged}
+    if not document.is_wanted:
         click.echo(f"{n_right} files are right" + "".join(f"\n{name} was damaged and is removed" for name in damaged))
     if damaged:
         raise click.exceptions.Exit(1)

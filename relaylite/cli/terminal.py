@@ -50,8 +50,14 @@ class Output:
 
     def note(self, text: str) -> None:
         """A line on stderr, unless quiet."""
-        if self.quiet:
-            return
+        if not self.quiet:
+            self._say(text)
+
+    def error(self, text: str) -> None:
+        """A line on stderr about what could not be done, also if quiet."""
+        self._say(f"relaylite: {text}")
+
+    def _say(self, text: str) -> None:
         if self._stdout.isatty():
             self.end_line()
         self.status("")

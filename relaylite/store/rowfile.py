@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relaylite.rows import RowLayout, Rows, Tokens
-from relaylite.store.codec import PLAIN, Codec
+from relaylite.store.codec import PLAIN, Codec, RowCodec
 from relaylite.store.quantize import CODECS
 
 VERSION = 1
@@ -111,7 +111,7 @@ class RowFile:
         return mask
 
     def rows(self, layout: RowLayout) -> Rows:
-        """All rows, checked once. Those of a plain file are mapped and stay so; others are decoded at every call.
+        """All rows, checked once. Those of a plain file are mapped and stay so; others are decoded at every call, on all cores.
 
         Raises Corrupt, or OSError (the file is gone).
         """
@@ -147,12 +147,15 @@ class RowFile:
         if codec is PLAIN:
             start = self._base + self._section("k0")[0]
             return mapped[start : start + n * layout.token_bytes]
-        parts = []
-        for kind, form, sizes in (("k", codec.k, layout.k_bytes), ("v", codec.v, layout.v_bytes)):
-            for il, row_bytes in enumerate(sizes):
-                encoded = self._view(mapped, f"{kind}{il}").reshape(n, form.encoded_bytes(row_bytes))
-                parts.append(form.decode(encoded, row_bytes).ravel())
-        return np.concatenate(parts)
+        kinds = (("k", codec.k, layout.k_bytes), ("v", codec.v, layout.v_bytes))
+        sections = [(f"{kind}{il}", form, row_bytes) for kind, form, sizes in kinds for il, row_bytes in enumerate(sizes)]
+
+        def decoded(section: tuple[str, RowCodec, int]) -> npt.NDArray[np.uint8]:
+            name, form, row_bytes = section
+            return form.decode(self._view(mapped, name).reshape(n, form.encoded_bytes(row_bytes)), row_bytes).ravel()
+
+        with ThreadPoolExecutor() as pool:
+            return np.concatenate(list(pool.map(decoded, sections)))
 
     def _map(self) -> npt.NDArray[np.uint8]:
         with self.path.open("rb") as file:

@@ -13,6 +13,7 @@ import numpy as np
 
 from relaylite.errors import UsageError
 from relaylite.plan import Match
+from relaylite.prefillspeed import PrefillSpeed
 from relaylite.rows import RowLayout, Rows, Tokens
 from relaylite.store.captured import captured_rows
 from relaylite.store.codec import PLAIN, Codec
@@ -52,15 +53,19 @@ class Store:
         except ValueError as error:
             raise UsageError(f"the store cannot keep this model's rows as {codec.name}: {error}; use plain") from error
         self.layout = layout
-        self.token_seconds = 0.0  # what computing one prompt token takes here; set by who measures it
         rows_on_disk = RowFolder(folder, disk_bytes) if folder is not None and disk_bytes > 0 else None
         self._tiers = Tiers(layout, budget_bytes, rows_on_disk, codec, foresight or Foresight())
         self._lock = threading.RLock()
         self._asked: set[Node] = set()  # nodes that matched since the last put
         self._hits = self._hit_tokens = 0
         self._entered = Ledger()  # what the ledger on disk holds of this store
-        if rows_on_disk is not None:
-            self._tiers.foresight.learn(rows_on_disk.ledger().follows)
+        ledger = rows_on_disk.ledger() if rows_on_disk is not None else Ledger()
+        self._tiers.foresight.learn(ledger.follows)
+        self.speed = PrefillSpeed(ledger.speeds.get(layout.fingerprint, ()))
+
+    @property
+    def has_disk(self) -> bool:
+        return self._tiers.folder is not None
 
     def put(self, rows: Rows) -> None:
         """Keep `rows`; what is there already is not stored again. The arrays must not be written to afterwards.
@@ -71,7 +76,8 @@ class Store:
             raise ValueError("rows of another layout")
         with self._lock:
             self._tiers.refresh()
-            self._tiers.foresight.finish_turn(rows.origin)
+            if rows.origin:  # else no agent's turn: a prompt computed for later
+                self._tiers.foresight.finish_turn(rows.origin)
             if rows.states:
                 self._tiers.holdings.want(frozenset(rows.states))
             while len(rows) and not self._keep(rows):
@@ -108,11 +114,23 @@ class Store:
                 except Lost:
                     continue
 
+    def prefetch(self, tokens: Tokens) -> None:
+        """Rows on disk of what `tokens` begins with are read, checked and decoded now, rather than when they are asked for."""
+        with self._lock:
+            self._tiers.refresh()
+            node, _ = self._tiers.holdings.tree.descend(tokens, exact=False)
+            path = node.path()
+        for node in path:
+            with self._lock, suppress(Lost):
+                if node.rows is None and self._tiers.holdings.holds(node):
+                    self._tiers.pieces([node], node.start, node.end)
+
     def flush(self) -> None:
         """Write to disk what is in memory only, and enter in its ledger what hits saved since the last time."""
         with self._lock:
             self._tiers.flush()
-            total = Ledger(self._hits, self._hit_tokens, self._hit_tokens * self.token_seconds, self._tiers.foresight.seen())
+            speeds = {self.layout.fingerprint: self.speed.samples} if self.speed.samples else {}
+            total = Ledger(self._hits, self._hit_tokens, self._seconds_saved(), self._tiers.foresight.seen(), speeds)
             if self._tiers.folder is not None and total != self._entered:
                 with suppress(CannotWrite):
                     self._tiers.folder.add_to_ledger(total.minus(self._entered))
@@ -141,8 +159,11 @@ class Store:
                 disk_budget_bytes=self._tiers.folder.budget_bytes if self._tiers.folder is not None else 0,
                 hits=self._hits,
                 hit_tokens=self._hit_tokens,
-                seconds_saved=self._hit_tokens * self.token_seconds,
+                seconds_saved=self._seconds_saved(),
             )
+
+    def _seconds_saved(self) -> float:
+        return self._hit_tokens * self.speed.ms_per_token / 1000
 
     def _match(self, start: int, path: list[Node], first: int, n: int) -> Match:
         """Prompt tokens from `start` on are those at positions `[first, first + n)` of `path`."""

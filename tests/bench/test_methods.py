@@ -11,6 +11,7 @@ from relaylite.errors import UsageError
 from relaylite.plan import Kind, Match, Plan, Segment
 from relaylite.policies import NAIVE
 from relaylite.profile import default_profile
+from relaylite.store.quantize import CODECS
 
 N_LAYER = 12
 
@@ -51,6 +52,15 @@ def test_random_takes_a_share_of_span_tokens_the_same_each_time() -> None:
 def test_everything_takes_every_span_token() -> None:
     pick = parse_method("everything", N_LAYER).pick
     assert pick is not None and pick(plan_with_spans()).tolist() == list(range(4, 17))
+
+
+@pytest.mark.parametrize("name", ["relay", "relay:careful", "prefix", "epic:4"])
+def test_any_method_can_read_files_of_any_form(name: str) -> None:
+    method = parse_method(f"{name}@q6-q4", N_LAYER)
+    assert method.label == f"{name}@q6-q4" and method.codec is CODECS["q6-q4"]
+    assert method.policy == parse_method(name, N_LAYER).policy and parse_method(name, N_LAYER).codec is None
+    with pytest.raises(UsageError, match="unknown form of stored rows in 'relay@zip'; known: plain, q8"):
+        parse_method("relay@zip", N_LAYER)
 
 
 def test_rows_carry_the_states_of_every_method() -> None:

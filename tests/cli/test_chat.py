@@ -31,22 +31,52 @@ def test_quit_ends_and_the_last_line_needs_no_end(invoke: Invoke, engine: FakeEn
 
 def test_commands(invoke: Invoke, engine: FakeEngine) -> None:
     engine.enqueue("One.", "Other.")
-    result = invoke("chat", "-a", "plan", input="question\n/retry\n/policy full\n/help\n/unknown is a message\n")
+    result = invoke("chat", "-a", "plan", input="question\n/retry\n/policy full\n/help\n /unknown is a message\n")
     assert result.stdout == "## plan\nOne.\n## plan\nOther.\n## plan\nUnderstood.\n"
     assert "policy full\n" in result.stderr and "/retry answers the last message anew" in result.stderr
     assert "One." not in engine.tokenizer.text(engine.plans[-1].tokens)
     assert [plan.policy.name for plan in engine.plans][-1] == "full"
 
 
-@pytest.mark.parametrize(("line", "said"), [("/retry", "there is no round to retry yet"), ("/policy best", "unknown policy 'best'")])
-def test_a_mistake_ends_a_chat_that_nobody_watches(invoke: Invoke, engine: FakeEngine, line: str, said: str) -> None:
-    result = invoke("chat", "-a", "plan", input=f"{line}\nnever asked\n")
-    assert result.exit_code == 2 and said in one_line(result) and engine.plans == []
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"/retry", "there is no round to retry yet"),
+        (b"/policy best", "unknown policy 'best'; known: full"),
+        (b"/polcy full", "there is no /polcy; did you mean /policy? A space before it sends it as a message"),
+        (b"/exit", "there is no /exit; did you mean /quit?"),
+        (b"/xyzzy", "there is no /xyzzy; known: /help, /retry"),
+        (b"\xff", "is not UTF-8 text"),
+        (b"x" * 5000, "do not fit the context"),
+        (b"read @empty.md", "cannot attach empty.md: it is empty"),
+    ],
+)
+def test_a_line_that_is_wrong_is_one_line_and_the_chat_goes_on(
+    invoke: Invoke, engine: FakeEngine, tmp_path: Path, line: bytes, said: str
+) -> None:
+    (tmp_path / "empty.md").touch()
+    result = invoke("chat", "-a", "plan", "-q", input=line + b"\nand now?\n")
+    assert said in one_line(result)
+    assert result.exit_code == 2, "a script has to see that a line was refused"
+    assert result.stdout == "## plan\nUnderstood.\n" and len(engine.plans) == 1
 
 
-def test_input_that_is_no_text(invoke: Invoke, engine: FakeEngine) -> None:
-    result = invoke("chat", "-a", "plan", input=b"\xff\n")
-    assert result.exit_code == 2 and "standard input is not UTF-8" in one_line(result)
+@pytest.mark.parametrize("line", ["/etc/hosts is what?", "/ 2", " /quit"])
+def test_what_only_looks_like_a_command_is_a_message(invoke: Invoke, engine: FakeEngine, line: str) -> None:
+    result = invoke("chat", "-a", "plan", "-q", input=f"{line}\n")
+    assert result.exit_code == 0 and line in engine.tokenizer.text(engine.plans[0].tokens)
+
+
+def test_policy_without_a_name_says_which_it_is(invoke: Invoke, engine: FakeEngine) -> None:
+    assert invoke("chat", "-a", "plan", "-p", "Relay:Fast", input="/policy\n").stderr == "policy relay:fast\n"
+
+
+def test_a_model_that_cannot_relay_says_so_once_in_a_conversation(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    from relaylite import api
+
+    monkeypatch.setattr(api, "_open", lambda *_, **__: FakeEngine(relay_refusal="it is recurrent"))
+    result = invoke("chat", "-a", "plan", input="one\ntwo\n")
+    assert result.stdout.count("## plan") == 2 and result.stderr.count("relaying is off for this model: it is recurrent") == 1
 
 
 def test_ctrl_c_ends_a_chat_that_nobody_watches(invoke: Invoke, engine: FakeEngine) -> None:
@@ -58,7 +88,7 @@ def test_ctrl_c_ends_a_chat_that_nobody_watches(invoke: Invoke, engine: FakeEngi
 
     threading.Thread(target=interrupt).start()
     result = invoke("chat", "-a", "plan", input="hello\nnever asked\n")
-    assert result.exit_code == 130 and len(engine.plans) == 1
+    assert result.exit_code == 130 and len(engine.plans) == 1 and one_line(result) == "stopped before anything was written"
 
 
 def test_wrong_options_are_found_before_a_line_is_read(invoke: Invoke) -> None:
@@ -76,7 +106,9 @@ def test_files_go_with_messages(invoke: Invoke, engine: FakeEngine, tmp_path: Pa
     assert "hello @nobody" in asked[0] and "read @second.md please" in asked[1]
 
 
-def test_a_file_that_cannot_be_attached(invoke: Invoke, engine: FakeEngine, tmp_path: Path) -> None:
-    (tmp_path / "empty.md").touch()
-    result = invoke("chat", "-a", "plan", input="read @empty.md\n")
-    assert result.exit_code == 2 and one_line(result) == "cannot attach empty.md: it is empty"
+def test_a_file_that_is_not_there_is_text_and_said_to_be(invoke: Invoke, engine: FakeEngine, tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("SOME NOTES")
+    result = invoke("chat", "-a", "plan", "--policy", "full", input="compare @notes.md, @missing.md and @gone\n")
+    assert "note: no file here for @missing.md, @gone: sent as text\n" in result.stderr and result.exit_code == 0
+    prompt = engine.tokenizer.text(engine.plans[0].tokens)
+    assert "SOME NOTES" in prompt and "compare @notes.md, @missing.md and @gone" in prompt

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 from commands import Invoke, one_line
 from fakes import FakeEngine
@@ -29,6 +32,47 @@ def test_help_lists_every_command_as_the_command_itself_says(invoke: Invoke) -> 
         command = main.get_command(None, name)  # type: ignore[arg-type]
         assert command is not None and command.name == name
         assert invoke(name, "--help").exit_code == 0
+
+
+def commands_with_examples() -> Iterator[click.Command]:
+    yield main
+    for name in COMMANDS:
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        yield command
+
+
+def test_every_command_has_examples_and_each_can_be_typed(invoke: Invoke) -> None:
+    for command in commands_with_examples():
+        examples = getattr(command, "examples", ())
+        assert examples or command.name == "worker", command.name
+        for example in examples:
+            words = shlex.split(example.replace("> result.json", "").rpartition(" | ")[2])
+            name, *args = words[words.index("relaylite") + 1 :]
+            if name != "COMMAND":
+                named = main.get_command(click.Context(main), name)
+                assert named is not None, example
+                named.make_context(name, args)  # raises UsageError for an unknown option or command
+
+
+def test_help_puts_shared_options_under_headings(invoke: Invoke) -> None:
+    shown = invoke("run", "--help").stdout
+    places = [shown.index(heading) for heading in ("\nOptions:\n", "\nChain:\n", "\nModel:\n", "\nOutput:\n", "\nExamples:\n")]
+    assert places == sorted(places)
+    for option, heading in {"--task-file": "Options", "--policy": "Chain", "--gpu-layers": "Model", "--json": "Output"}.items():
+        at = shown.index(f"{option} ")
+        assert shown.rindex(f"\n{heading}:\n", 0, at) == max(place for place in places if place < at), option
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [("relaylite mod", "plain,models"), ("relaylite run --pol", "plain,--policy"), ("relaylite models pu", "plain,pull")],
+)
+def test_completion(words: str, wanted: str) -> None:
+    variables = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1), "_RELAYLITE_COMPLETE": "bash_complete"}
+    code = "from relaylite.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | variables)
+    assert done.stdout.split() == [wanted]
 
 
 def test_without_a_command_the_help_is_shown(invoke: Invoke) -> None:
@@ -73,7 +117,7 @@ def test_config_shows_values_and_sources(invoke: Invoke, tmp_path: Path, monkeyp
     monkeypatch.setenv("RELAYLITE_AGENTS", "plan,solve")
     shown = invoke("config").stdout
     assert "agents = plan,solve  (RELAYLITE_AGENTS)\n" in shown
-    assert "store.ram = 1073741824  (relaylite.toml)\n" in shown
+    assert "store.ram = 1 GiB  (relaylite.toml)\n" in shown and "store.disk = 4 GiB  (default)\n" in shown
     assert "seed = 0  (default)\n" in shown
     listed = {row["name"]: row for row in json.loads(invoke("config", "--json").stdout)}
     assert listed.keys() == {name for name, _, _ in describe()} and listed["store.ram"]["source"] == "relaylite.toml"
@@ -102,14 +146,14 @@ def test_info_says_why_a_model_cannot_relay(invoke: Invoke, monkeypatch: pytest.
     from relaylite import api
 
     monkeypatch.setattr(api, "_open", lambda *_, **__: FakeEngine(relay_refusal="its memory is recurrent"))
-    assert "relaying      off: its memory is recurrent\n" in invoke("info").stdout
+    assert "relaying      off: its memory is recurrent\nprefix reuse  exact, from rows of the store\n" in invoke("info").stdout
     assert json.loads(invoke("info", "--json").stdout)["relay_refusal"] == "its memory is recurrent"
 
 
 def test_info_of_a_file_that_is_no_model(invoke: Invoke, tmp_path: Path) -> None:
     (tmp_path / "m.gguf").write_text("no")
     result = invoke("info", "m.gguf")
-    assert result.exit_code == 1 and "m.gguf is not a GGUF file" in one_line(result)
+    assert result.exit_code == 2 and "m.gguf is not a GGUF file" in one_line(result)
 
 
 @pytest.fixture
@@ -149,7 +193,7 @@ def test_models_from_pull_to_rm(invoke: Invoke, hub: Hub) -> None:
 def test_models_pull_refuses_what_is_no_model(invoke: Invoke, hub: Hub) -> None:
     hub.files["o/r/page.gguf"] = b"<html>"
     result = invoke("models", "pull", "hf:o/r/page.gguf")
-    assert result.exit_code == 1 and "is not a GGUF file" in one_line(result)
+    assert result.exit_code == 2 and "is not a GGUF file" in one_line(result)
 
 
 def test_models_of_an_installed_package(invoke: Invoke, default_model_path: Path) -> None:
@@ -174,6 +218,7 @@ def test_doctor_finds_what_is_wrong(invoke: Invoke, monkeypatch: pytest.MonkeyPa
     assert "✗ agents: " in result.stdout and "[x] has no instructions" in result.stdout
     assert "! RELAYLITE_MODLE: names no setting\n    → `relaylite config` lists the settings\n" in result.stdout
     assert "! default model: not installed\n    → pip install 'relaylite[demo]'" in result.stdout
+    assert result.stdout.count("CPU features: ") == 1 and "CPU: " not in result.stdout.split("CPU features")[1].splitlines()[0]
     assert "✓ native extension: loads" in result.stdout and "✓ device CPU" in result.stdout
     findings = json.loads(invoke("doctor", "--quick", "--json").stdout)
     assert {"status", "name", "value", "advice"} == findings[0].keys()

@@ -24,7 +24,11 @@ def test_answers_go_to_stdout_and_figures_to_stderr(invoke: Invoke, engine: Fake
     assert result.stdout == "## plan\n1. Merge.\n## code\ndef merge(): ...\n## review\nAll well.\n"
     lines = result.stderr.splitlines()
     assert [line.split("]")[0] for line in lines] == ["[plan", "[code", "[review"]
-    assert "= 0 prefix + 0 relayed + " in lines[0] and "reuse 0.00, TTFT " in lines[0] and "wrote 9 tokens at " in lines[0]
+    assert (
+        "= 0 prefix + 0 relayed + " in lines[0]
+        and "reuse ratio 0.00, prompt reuse 0.00, TTFT " in lines[0]
+        and "wrote 9 tokens at " in lines[0]
+    )
 
 
 def test_relayed_tokens_are_counted(invoke: Invoke, engine: FakeEngine) -> None:
@@ -106,7 +110,7 @@ def test_a_model_that_cannot_relay_says_so(invoke: Invoke, monkeypatch: pytest.M
         (["run", "x", "--agents", "pln"], "unknown agent 'pln'"),
         (["run", "x", "--agents", ","], "--agents must be a list of names"),
         (["run", "x", "--agents-file", "missing.toml"], "cannot read the agents file missing.toml"),
-        (["run", "x", "--policy", "fast"], "unknown policy 'fast'"),
+        (["run", "x", "--policy", "fast"], "--policy: unknown policy 'fast'; did you mean relay:fast"),
         (["run", "x", "--max-tokens", "many"], "--max-tokens must be an integer"),
         (["run", "x", "--temperature", "-1"], "--temperature must be a number from 0 to 10, not '-1'"),
         (["run", "x", "--ctx", "0"], "--ctx must be an integer of at least 16"),
@@ -115,7 +119,10 @@ def test_a_model_that_cannot_relay_says_so(invoke: Invoke, monkeypatch: pytest.M
         (["run", "x", "--model", "hf:o/r"], "write hf:owner/repo/file.gguf"),
         (["run", "x", "--polcy", "full"], "No such option '--polcy'"),
         (["run", "x", "y"], "unexpected extra argument"),
-        (["rnu"], "No such command 'rnu'"),
+        (["rnu"], "there is no command 'rnu'; did you mean run?"),
+        (["models", "pul"], "there is no command 'pul'; did you mean pull?"),
+        (["xyzzy"], "there is no command 'xyzzy'; known: run, chat"),
+        (["run", "x", "--max-tokens", "0"], "--max-tokens must be an integer of at least 1, or -1"),
     ],
 )
 def test_bad_requests_give_one_line_and_exit_code_2(invoke: Invoke, args: list[str], said: str) -> None:
@@ -124,14 +131,40 @@ def test_bad_requests_give_one_line_and_exit_code_2(invoke: Invoke, args: list[s
     assert said in one_line(result) or (args == ["run"] and "the task is empty" in one_line(result))
 
 
-def test_bad_model_files_give_one_line_and_exit_code_1(invoke: Invoke, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["run", "x", "--policy", "fast"],
+        ["run", "x", "--polcy", "full"],
+        ["run", "x", "--agents", "nobody"],
+        ["run", "--max-tokens"],
+        ["rnu", "x"],
+        ["info", "missing.gguf"],
+        ["agents", "--agents-file", "missing.toml"],
+        ["sessions", "--oops"],
+        ["bench", "--tasks", "missing"],
+    ],
+)
+def test_with_json_a_bad_request_is_one_document_too(invoke: Invoke, args: list[str]) -> None:
+    result = invoke(*args, "--json")
+    assert result.exit_code == 2 and json.loads(result.stdout)["error"] == one_line(result)
+
+
+def test_json_counts_as_an_option_only(invoke: Invoke, engine: FakeEngine) -> None:
+    result = invoke("run", "-a", "plan", "--", "--json")
+    assert result.stdout.startswith("## plan") and "--json" in engine.tokenizer.text(engine.plans[0].tokens)
+    assert invoke("run", "-a", "nobody", "--", "--json").stdout == ""
+    assert invoke("run", "x", "--file", "--json").stdout == "", "here it names a file"
+
+
+def test_bad_model_files_are_bad_requests_too(invoke: Invoke, tmp_path: Path) -> None:
     (tmp_path / "empty.gguf").touch()
     (tmp_path / "text.gguf").write_text("not a model")
     (tmp_path / "folder.gguf").mkdir()
     wanted = {"missing.gguf": "there is no file", "empty.gguf": "is empty", "text.gguf": "not a GGUF file", "folder.gguf": "is a folder"}
     for name, said in wanted.items():
         result = invoke("run", "x", "--model", name)
-        assert (result.exit_code, result.stdout) == (1, "")
+        assert (result.exit_code, result.stdout) == (2, "")
         assert said in one_line(result)
 
 
@@ -157,6 +190,9 @@ def test_a_failure_in_json_mode_is_one_document_that_says_why(invoke: Invoke, en
     engine.fail("prefill", NativeError("no such layer"))
     result = invoke("run", "Do.", "--json")
     assert result.exit_code == 1 and json.loads(result.stdout)["error"] == "no such layer"
+    engine.fail("prefill", ZeroDivisionError("oops"))
+    result = invoke("run", "Do.", "--json")
+    assert result.exit_code == 1 and json.loads(result.stdout)["error"].startswith("internal error: ZeroDivisionError: oops")
 
 
 def test_a_defect_gives_one_line_and_keeps_the_traceback(invoke: Invoke, engine: FakeEngine) -> None:
@@ -193,7 +229,7 @@ def test_signals_stop_a_run_and_keep_what_was_written(invoke: Invoke, engine: Fa
     result = invoke("run", "Do.", "-a", "plan,code", "--json", "--quiet")
     document = json.loads(result.stdout)
     assert result.exit_code == code
-    assert document["error"] == "stopped" and document["agents"][0]["text"] == "First answer."
+    assert document["error"] == one_line(result) == "stopped; kept: plan" and document["agents"][0]["text"] == "First answer."
     assert signal.getsignal(number) == before and not interrupts.is_any_running()
 
 
@@ -213,4 +249,23 @@ def test_a_stopped_answer_is_kept_and_marked(invoke: Invoke, engine: FakeEngine)
     result = invoke("run", "Do.", "-a", "plan")
     assert result.exit_code == 130
     assert result.stdout.startswith("## plan\nlong long long") and result.stdout.endswith("\n")
-    assert result.stderr.rstrip().endswith("(stopped)")
+    assert result.stderr.splitlines()[-2].endswith("(stopped)")
+    assert result.stderr.splitlines()[-1] == "relaylite: stopped; kept: plan (cut short)"
+
+
+def test_a_run_that_is_stopped_before_it_wrote_says_so(invoke: Invoke, engine: FakeEngine) -> None:
+    engine.prefill_gate.clear()
+    interrupt_when(engine.in_prefill, signal.SIGINT)
+    result = invoke("run", "Do.", "-a", "plan", "--json")
+    assert (result.exit_code, one_line(result)) == (130, "stopped before anything was written")
+    document = json.loads(result.stdout)
+    assert document["error"] == "stopped before anything was written" and document["agents"] == []
+
+
+def test_an_answer_that_was_cut_says_by_what(invoke: Invoke, engine: FakeEngine) -> None:
+    engine.enqueue("long " * 2000)
+    assert "wrote 3 tokens at " in (cut := invoke("run", "Do.", "-a", "plan", "-n", "3").stderr) and cut.endswith(
+        "(cut: max tokens reached)\n"
+    )
+    engine.enqueue("long " * 2000)
+    assert invoke("run", "Do.", "-a", "plan", "-n", "-1").stderr.endswith("(cut: the context of 4096 is full)\n")

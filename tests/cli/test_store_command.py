@@ -18,7 +18,7 @@ TEXT = list(range(100, 140))
 @pytest.fixture
 def rows_on_disk() -> None:
     store = Store(LAYOUT, 1 << 30, folder=paths.store_folder())
-    store.token_seconds = 0.01
+    store.speed.learn(100, 1000.0)
     for n in range(3):
         store.put(rows_of([n, *TEXT], origin="plan"))
     store.prefix(np.array([0, *TEXT], np.int32), exact=True)

@@ -100,6 +100,19 @@ def test_rows_are_exact_up_to_the_first_span(policy: Policy, tiny: LiveEngine) -
     assert len(rows) == 30 + 40 + 7 + 5 and rows.n_exact == 30
 
 
+def test_what_a_sweep_computes_before_the_first_span_is_as_exact_as_llama_itself(default: LiveEngine) -> None:
+    """Its attention is written out for few tokens: llama.cpp's own rows differ as much when it computes in batches of other sizes."""
+    tokens = default.tokens(100)
+    expected = default.full_rows(tokens).slice(0, 50)
+    default.prefill(plan_of(FULL, tokens[:32]))
+    for start in (32, 64):
+        default.engine.follow(tokens[start : start + 32])
+    in_batches = default.errors(default.engine.harvest("").slice(0, 50), expected).mean()
+    swept = default.rows(plan_of(NAIVE, tokens[:50], Taken(default.written(), 24), default.tokens(7, 2)))
+    assert swept.n_exact == 50
+    assert 0 < default.errors(swept.slice(0, 50), expected).mean() < 1.5 * in_batches
+
+
 def test_rows_of_a_span_at_the_very_start_are_not_exact(tiny: LiveEngine) -> None:
     upstream = tiny.written()
     half_exact = Rows(upstream.tokens, 0, 30, upstream.data, upstream.layout, upstream.states)

@@ -24,6 +24,7 @@ from relaylite.plan import Kind
 from relaylite.planner import make_plan
 from relaylite.policies import FULL, NAIVE, PREFIX, RELAY
 from relaylite.process import resident_bytes
+from relaylite.rows import Rows
 from relaylite.sampling import Sampling
 from relaylite.store import Store
 
@@ -225,10 +226,9 @@ def test_a_model_that_cannot_relay_is_exact_and_refuses_spans(arch: str, tmp_pat
             live.engine.follow(live.tokens(3, 4))
             store.put(live.engine.harvest(""))
             assert difference(logits, live.full(prompt)) < 0.03
-        rows = live.engine.harvest("")
-        if len(rows):
-            with pytest.raises(UsageError, match="relaying is off for this model"):
-                live.prefill(plan_of(NAIVE, [30], Taken(rows), [31]))
+        empty = Rows(np.arange(30, 70, dtype=np.int32), 0, 40, np.empty(0, np.uint8), live.engine.layout)
+        with pytest.raises(UsageError, match="relaying is off for this model"):
+            live.prefill(plan_of(NAIVE, [30], Taken(empty), [31]))
 
 
 def test_a_closed_engine_in_a_relay_is_one_line(tiny_path: Path) -> None:

@@ -130,8 +130,8 @@ except RelayliteError as error:
     ("n_ctx", "megabytes", "says"),
     [
         (2_000_128, 600, "ModelError a context of 2000128 tokens needs about 6,"),
-        (2048, 100, "ModelError a context of 2048 tokens needs about 1"),
-        (2048, 1, "ModelError llama.cpp cannot load"),
+        (2048, 130, "ModelError a context of 2048 tokens needs about 1"),
+        *((2048, megabytes, "ModelError loading ") for megabytes in (1, 20, 40, 60, 80)),
     ],
 )
 def test_out_of_memory_is_one_line_that_says_how_much_was_needed(n_ctx: int, megabytes: int, says: str, tiny_path: Path) -> None:

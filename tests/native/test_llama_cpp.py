@@ -51,13 +51,35 @@ def test_one_copy_of_each_library_is_loaded(first: str) -> None:
         assert len(copies) == 1, f"{library}: {copies}"
 
 
-def test_another_build_of_llama_cpp_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def loaded_with(monkeypatch: pytest.MonkeyPatch, built: str, version: str = native.LLAMA_CPP_PYTHON) -> None:
+    """An extension that was built against another commit, or another llama-cpp-python."""
+    monkeypatch.setattr(native, "lib", SimpleNamespace(relay_built_commit=lambda: native.ffi.new("char[]", built.encode())))
+    monkeypatch.setattr(native.llama_cpp, "__version__", version)
+
+
+def commit() -> str:
+    """Of the installed llama.cpp, without what tells how it was compiled."""
+    return native._source(native._text(native.lib.relay_built_commit()))
+
+
+@pytest.mark.parametrize(("built", "version"), [("0badc0de", native.LLAMA_CPP_PYTHON), ("0badc0de-dirty", "0.3.36"), ("unknown", "0.3.35")])
+def test_another_build_of_llama_cpp_is_one_line(built: str, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     native.check_build()
-    monkeypatch.setattr(native, "lib", SimpleNamespace(relay_built_commit=lambda: native.ffi.new("char[]", b"0badc0de")))
+    loaded_with(monkeypatch, built, version)
     with pytest.raises(NativeError) as caught:
         native.check_build()
     message = str(caught.value)
-    assert "relaylite was built against 0badc0de" in message and "pip install llama-cpp-python==" in message and "\n" not in message
+    expected = "that of 0.3.36" if built == "unknown" else "0badc0de:"
+    assert f"relaylite was built against {expected}" in message and message.endswith("pip install llama-cpp-python==0.3.36")
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize("suffix", ["", "-dirty"])
+def test_the_same_sources_compiled_another_way_are_the_same_build(suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ready-made wheel, one that pip compiled, and one that was compiled where there is no git."""
+    for built in (commit() + suffix, "unknown"):
+        loaded_with(monkeypatch, built)
+        native.check_build()
 
 
 def test_an_extension_that_does_not_load_is_one_line() -> None:

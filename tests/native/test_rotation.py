@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from live_model import LiveModel, opened
-from numpy_rope import Rope
+from numpy_rope import ROPES, Rope
 from tiny_models import write_model
 
 from relaylite.errors import NativeError
@@ -17,17 +17,6 @@ from relaylite.native import Placement
 
 F32 = npt.NDArray[np.float32]
 
-ROPES = {
-    "llama": Rope(64, 64),
-    "mistral": Rope(64, 64, base=1e6),
-    "qwen2": Rope(64, 64, is_split=True),
-    "stablelm": Rope(64, 16, is_split=True),
-    "glm4": Rope(64, 32),
-    "llama-llama3": Rope(64, 64, factors=tuple(np.linspace(1, 8, 32))),
-    "llama-linear": Rope(64, 64, scale=0.25),
-    "llama-yarn": Rope(64, 64, scale=0.25, yarn_context=1024),
-    "phi3-longrope": Rope(64, 48, is_split=True, factors=tuple(np.linspace(1, 1.2, 24))),
-}
 DELTAS = (1, -7, 100, -100, 3000)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import resource
+import signal
 import stat
 import subprocess
 import sys
@@ -436,8 +437,8 @@ for n in range({first}, {first} + {count}):
 """
 
 
-def start_writer(folder: Path, first: int, count: int, *, ram: int = PLENTY, disk: int = PLENTY) -> subprocess.Popen[str]:
-    code = WRITER.format(path=[p for p in sys.path if p], folder=str(folder), first=first, count=count, ram=ram, disk=disk)
+def start_writer(folder: Path, first: int, count: int, *, ram: int = PLENTY, disk: int = PLENTY, before: str = "") -> subprocess.Popen[str]:
+    code = before + WRITER.format(path=[p for p in sys.path if p], folder=str(folder), first=first, count=count, ram=ram, disk=disk)
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
 
 
@@ -460,6 +461,56 @@ def test_killing_a_writer_leaves_only_correct_files(tmp_path, caplog, kill_after
             assert match.n == 32
         if match:
             assert_match(match, text_of(n), rows_of(text_of(n)))
+    store.put(rows_of([9, 9, 9]))
+    store.flush()
+    assert list(tmp_path.glob("*.part")) == []
+    assert caplog.records == []
+
+
+DYING_WRITER = """
+import os, signal
+from relaylite.store import rowwriter
+left, fdopen = {n_bytes}, os.fdopen
+
+class Dying:
+    def __init__(self, *args):
+        self._file = fdopen(*args)
+    def __enter__(self):
+        return self
+    def __exit__(self, *error):
+        self._file.close()
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+    def write(self, data):
+        global left
+        data = bytes(data)
+        self._file.write(data[:left])
+        left -= len(data)
+        if left <= 0:
+            self._file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+class DyingOs:
+    fdopen = Dying
+    def __getattr__(self, name):
+        return getattr(os, name)
+
+rowwriter.os = DyingOs()
+"""
+
+
+@pytest.mark.parametrize("n_bytes", [10, 500, 1_200, 100_001, 203_457])
+def test_a_writer_killed_in_the_middle_of_a_file_leaves_only_correct_ones(tmp_path, caplog, n_bytes):
+    """Killed by the disk, so to say: after so many bytes of 200 files, wherever in a file that is."""
+    writer = start_writer(tmp_path, 0, 200, before=DYING_WRITER.format(n_bytes=n_bytes))
+    done = [int(line) for line in writer.communicate(timeout=120)[0].split()]
+    assert writer.returncode == -signal.SIGKILL and len(done) < 200
+    assert len(list(tmp_path.glob("*.part"))) == 1
+    for path in files(tmp_path):
+        RowFile(path).check()
+    store = Store(LAYOUT, PLENTY, folder=tmp_path)
+    for n in done:
+        assert_match(store.prefix(prompt(text_of(n)), exact=True), text_of(n), rows_of(text_of(n)))
     store.put(rows_of([9, 9, 9]))
     store.flush()
     assert list(tmp_path.glob("*.part")) == []
@@ -506,3 +557,36 @@ def test_what_is_being_put_never_loses_what_it_rests_on(tmp_path):
         if match:
             assert_match(match, text, rows_of(text))
     assert store.prefix(prompt([*TEXT, *range(20)]), exact=True).n == 100
+
+
+@pytest.mark.parametrize("codec", ["plain", "q8"])
+def test_rows_read_ahead_need_no_file_when_they_are_asked_for(tmp_path, codec):
+    layout = RowLayout((64, 64), (64, 64), "wide")
+    store = Store(layout, PLENTY, folder=tmp_path, codec=CODECS[codec])
+    rows = rows_of(TEXT, layout=layout)
+    rows.data[:] = np.random.default_rng(0).standard_normal(rows.data.size // 2).astype(np.float16).view(np.uint8)
+    store.put(rows)
+    store.close()
+    expected = Store(layout, PLENTY, folder=tmp_path).prefix(prompt(TEXT), exact=True).rows.data
+    again = Store(layout, PLENTY, folder=tmp_path)
+    again.prefetch(prompt([*TEXT[:60], 7, 8]))
+    again.prefetch(prompt([7, 8]))
+    assert again.stats().hits == 0
+    reads = []
+    original = RowFile._map
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RowFile, "_map", lambda file: reads.append(file.path) or original(file))
+        np.testing.assert_array_equal(again.prefix(prompt(TEXT), exact=True).rows.data, expected)
+    assert reads == []
+
+
+def test_reading_ahead_of_a_damaged_file_leaves_a_miss(tmp_path, caplog):
+    written(tmp_path, TEXT)
+    (path,) = files(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    store = Store(LAYOUT, PLENTY, folder=tmp_path)
+    store.prefetch(prompt(TEXT))
+    assert len(caplog.records) == 1 and not path.exists()
+    assert store.prefix(prompt(TEXT), exact=False) is None

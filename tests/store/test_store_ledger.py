@@ -18,7 +18,7 @@ TEXT = list(range(100, 140))
 
 def run(folder, agents=("plan", "code")) -> Store:
     store = Store(LAYOUT, PLENTY, folder=folder)
-    store.token_seconds = 0.01
+    store.speed.learn(100, 1000.0)
     for agent in agents:
         store.put(rows_of(TEXT, origin=agent))
         store.prefix(np.array(TEXT, np.int32), exact=True)

@@ -112,8 +112,10 @@ def test_a_model_that_cannot_relay_says_why() -> None:
     app = scripted_app(FakeEngine(relay_refusal="sliding windows are not supported"), ["plan"])
 
     async def scenario(pilot: Pilot[None]) -> None:
-        assert any("sliding windows" in notice for notice in notices(app))
         await until(pilot, lambda: "(prefix only)" in screen_text(app))
+        await ask(pilot, "one")
+        await ask(pilot, "two")
+        assert len([notice for notice in notices(app) if "sliding windows" in notice]) == 1, "once, not with every message"
 
     drive(app, scenario)
 
@@ -251,6 +253,7 @@ def test_help_lists_every_key_and_settings_say_where_they_come_from() -> None:
         shown = "\n".join(line.plain for line in HelpPage().lines())
         assert all(command.title in shown for command in COMMANDS)
         assert "Ctrl+J" in shown and "Esc" in screen_text(app)
+        assert shown.count("Ctrl+P") == 1, "one key, one line"
         await pilot.press("escape")
         app.main.action_settings()
         await until(pilot, lambda: isinstance(app.screen, SettingsPage))
@@ -349,6 +352,18 @@ def test_figures_replace_the_transcript_on_a_narrow_screen_and_stand_beside_it_o
         assert app.main.inspector.display and app.main.transcript.display
 
     drive(app, scenario, size=(80, 24))
+
+
+def test_figures_stand_beside_the_transcript_from_96_columns_on() -> None:
+    app = scripted_app(agents=["plan"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        assert not app.main.inspector.display and app.main.transcript.display
+        await pilot.press("f2")
+        await until(pilot, lambda: app.main.inspector.display)
+        assert app.main.transcript.display and app.main.transcript.size.width > 40
+
+    drive(app, scenario, size=(100, 30))
 
 
 def test_importing_the_package_does_not_import_textual() -> None:

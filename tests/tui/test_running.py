@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from app_driver import ask, drive, notices, say, screen_text, scripted_app, until
+import threading
+
+import pytest
+from app_driver import ScriptedOpener, ask, drive, drive_from_start, notices, say, screen_text, scripted_app, until
 from fakes import FakeEngine
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 
 from relaylite.errors import NativeError
 from relaylite.policies import RELAY
+from relaylite.tui.app import RelayApp
+from relaylite.tui.backend import OnProgress, Progress, RelayLike
 from relaylite.tui.screens.dialog import TextDialog
+
+
+def status_sign(app: RelayApp) -> str:
+    """The sign at the start of the status line, which turns while something goes on."""
+    return str(app.main.status.render())[:3]
 
 
 def test_the_strip_says_who_waits_works_and_is_done() -> None:
@@ -251,5 +261,65 @@ def test_ctrl_c_twice_quits() -> None:
         assert any("Ctrl+C again" in notice for notice in notices(app))
         await pilot.press("ctrl+c")
         assert app._exit is True
+
+    drive(app, scenario)
+
+
+def test_a_message_sent_before_the_model_is_open_is_seen_and_then_answered() -> None:
+    gate = threading.Event()
+
+    class SlowOpener(ScriptedOpener):
+        def open(self, path: str, on_progress: OnProgress) -> RelayLike:
+            on_progress(Progress("checking the loaded model", None))
+            assert gate.wait(60)
+            return super().open(path, on_progress)
+
+    app = scripted_app(agents=["plan"], opener=SlowOpener(FakeEngine()))
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "checking the loaded model" in screen_text(app))
+        before = status_sign(app)
+        await until(pilot, lambda: status_sign(app) != before)
+        await say(pilot, "hello there")
+        await until(pilot, lambda: "hello there" in screen_text(app) and "waits for the model" in screen_text(app))
+        gate.set()
+        await until(pilot, lambda: app.conversation.last is not None and app.conversation.last.state == "done")
+        await until(pilot, lambda: "waits for the model" not in screen_text(app))
+        assert [block.source for block in app.main.transcript.blocks] == ["hello there", "Understood."]
+
+    drive_from_start(app, scenario)
+
+
+def test_the_context_fills_while_an_agent_writes() -> None:
+    engine = FakeEngine()
+    engine.enqueue("x" * 2000)
+    engine.token_delay = 0.002
+    app = scripted_app(engine, ["plan"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await say(pilot, "go")
+        await until(pilot, lambda: app.main.current is not None and app.main.current.n_tokens > 50)
+        record = app.main.current
+        assert record is not None and record.metrics is not None
+        assert record.context_used >= record.metrics.prompt_tokens + 50
+        await until(pilot, lambda: "Context" in screen_text(app) and "context 0" not in screen_text(app))
+        assert " 0 of " not in screen_text(app), "the figures say that the context is empty"
+        await pilot.press("escape")
+
+    drive(app, scenario, size=(140, 40))
+
+
+@pytest.mark.parametrize("text", ["/quit", "/policy full", "/help"])
+def test_slash_commands_are_not_sent_and_the_app_says_what_it_has_instead(text: str) -> None:
+    engine = FakeEngine()
+    app = scripted_app(engine, ["plan"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await say(pilot, text)
+        await until(pilot, lambda: any("Ctrl+P lists the commands" in notice for notice in notices(app)))
+        assert app.main.input.text == text and not engine.plans
+        app.main.input.clear()
+        await ask(pilot, "/etc/hosts says what?")
+        assert len(engine.plans) == 1
 
     drive(app, scenario)

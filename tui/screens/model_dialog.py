@@ -14,7 +14,10 @@ from relaylite.tui.screens.dialog import Dialog
 
 
 class ModelDialog(Dialog[str]):
-    """Gives a name or a path; fetching and opening is the engine's thread's business, which reports its progress."""
+    """Gives a name or a path; fetching and opening is the engine's thread's business, which reports its progress.
+
+    `current`: the name of the open model's file, "" if none is open.
+    """
 
     title_text = "Model"
     hint = "Enter opens, fetching it first if need be · Esc leaves"
@@ -46,7 +49,7 @@ class ModelDialog(Dialog[str]):
     def _line(self, entry: CatalogEntry, is_here: bool | None) -> Content:
         place = ("…", "$muted") if is_here is None else ("on this machine", "$success") if is_here else ("will be fetched", "$warning")
         return Content.assemble(
-            ("● " if entry.name == self._current else "○ ", "bold"),
+            ("● " if entry.file == self._current else "○ ", "bold"),
             (f"{entry.name:<20} ", "bold"),
             (f"{entry.params:>5} ", "$foreground"),
             (f"{figures.size(entry.bytes):>8} {entry.context // 1024:>4}k tokens  ", "$muted"),

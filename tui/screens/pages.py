@@ -10,11 +10,12 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from relaylite.config import Settings, describe
+from relaylite.config import Settings, describe, shown
 from relaylite.tui.commands import COMMANDS
 from relaylite.tui.safe_text import one_line
 from relaylite.tui.screens.dialog import Dialog
 
+KEY_WIDTH = 9
 TEXT_WIDTH = 56  # beside the keys, also on a screen of 80 columns
 INPUT_KEYS = (
     ("Enter", "Send"),
@@ -22,7 +23,6 @@ INPUT_KEYS = (
     ("↑ ↓", "In the first or last line: messages sent before"),
     ("Tab", "To the transcript and back"),
     ("Ctrl+C", "Copy the selection; twice: quit"),
-    ("Ctrl+P", "All commands by name"),
 )
 BLOCK_KEYS = (
     ("↑ ↓", "Block before and after (also K, J)"),
@@ -42,7 +42,7 @@ SIGNS = (
 
 def key_name(keys: str) -> str:
     """`ctrl+r` as people write it."""
-    return "+".join(part.capitalize() for part in keys.split(",")[0].replace("escape", "esc").split("+")) if keys else "Ctrl+P"
+    return "+".join(part.capitalize() for part in keys.split(",")[0].replace("escape", "esc").split("+"))
 
 
 class Page(Dialog[None]):
@@ -62,7 +62,9 @@ class HelpPage(Page):
     title_text = "Keys"
 
     def lines(self) -> Iterable[Content]:
-        yield from self._section("Everywhere", ((key_name(c.keys), f"{c.title}: {c.about}") for c in COMMANDS))
+        everywhere = [(key_name(c.keys), f"{c.title}: {c.about}") for c in COMMANDS if c.keys]
+        yield from self._section("Everywhere", [*everywhere, ("Ctrl+P", "Commands: all of them by name, also those without a key:")])
+        yield from self._section("Without a key", ((c.title, c.about) for c in COMMANDS if not c.keys))
         yield from self._section("In the input", INPUT_KEYS)
         yield from self._section("On a block of the transcript", BLOCK_KEYS)
         yield from self._section("Signs", SIGNS)
@@ -70,9 +72,9 @@ class HelpPage(Page):
     def _section(self, title: str, rows: Iterable[tuple[str, str]]) -> Iterable[Content]:
         yield Content.styled(title, "bold $primary")
         for key, about in rows:
-            first, *rest = wrap(about, TEXT_WIDTH)
-            yield Content.assemble((f"  {key:<9} ", "bold"), (first, "$foreground"))
-            yield from (Content.styled(f"{'':<12}{line}", "$foreground") for line in rest)
+            first, *rest = wrap(about, TEXT_WIDTH - max(0, len(key) - KEY_WIDTH))
+            yield Content.assemble((f"  {key:<{KEY_WIDTH}} ", "bold"), (first, "$foreground"))
+            yield from (Content.styled(f"{'':<{KEY_WIDTH + 3}}{line}", "$foreground") for line in rest)
         yield Content("")
 
 
@@ -94,11 +96,5 @@ class SettingsPage(Page):
             value = getattr(getattr(self._settings, table) if table else self._settings, field)
             source = self._settings.sources.get(name, "default")
             style = "$muted" if source == "default" else "$accent"
-            yield Content.assemble((f"{name:<16} ", "bold"), (one_line(_shown(value), 40), "$foreground"), (f"  {source}", style))
+            yield Content.assemble((f"{name:<16} ", "bold"), (one_line(shown(name, value), 40), "$foreground"), (f"  {source}", style))
             yield Content.styled(f"{'':<17}{about}", "$muted")
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, tuple):
-        return ",".join(map(str, value)) or "none"
-    return "unset" if value is None or value == "" else str(value)

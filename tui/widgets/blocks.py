@@ -209,9 +209,9 @@ class TurnBlock(Block):
         full = record.full_prefill
         if full is not None and metrics.ttft_ms > 0 and record.saved_ms:
             facts.append(f"{full[0] / metrics.ttft_ms:.1f}× {'measured' if full[1] else 'est.'}")
-        facts.append(f"{figures.percent(metrics.prompt_reuse)} reused")
+        facts.append(f"prompt reuse {figures.percent(metrics.prompt_reuse)}")
         if record.state in FINISHED:
             facts.append(f"{figures.count(record.n_tokens)} tokens")
             if record.finish_reason == "length":
-                facts.append("cut at the limit")
+                facts.append("cut: the context is full" if metrics.is_context_full else "cut at max tokens")
         return facts

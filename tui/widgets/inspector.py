@@ -34,5 +34,10 @@ class Inspector(VerticalScroll, can_focus=False):
         self.query_one(MapPanel).show(record)
         self.query_one(HistoryPlot).redraw()
 
+    def refresh_figures(self) -> None:
+        """The figures of a turn that is being written have changed."""
+        if self.display:
+            self.query_one(MetricsPanel).show(self.record)
+
     def show_memory(self, memory: Memory) -> None:
         self.query_one(MetricsPanel).show_memory(memory)

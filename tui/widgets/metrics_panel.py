@@ -92,18 +92,17 @@ class MetricsPanel(Static):
         colors = ("$map-prefix", "$map-reused", "$map-recomputed", "$map-new")
         for (label, value, bar), color in zip(token_lines(metrics, width), colors, strict=True):
             yield self._row(label, value, bar, color)
-        yield self._row("Reuse", figures.percent(metrics.reuse_ratio), "of relayed cells", "$muted", strong=True)
-        yield self._row("", figures.percent(metrics.prompt_reuse), "of the whole prompt", "$muted")
-        if metrics.generated_tokens:
-            yield self._row(
-                "Written", f"{figures.count(metrics.generated_tokens)} tk", f"{metrics.decode_tokens_per_s:.1f} tk/s", "$muted", strong=True
-            )
+        yield self._row("Reuse ratio", figures.percent(metrics.reuse_ratio), "of relayed cells", "$muted", strong=True)
+        yield self._row("Prompt reuse", figures.percent(metrics.prompt_reuse), "of all its cells", "$muted", strong=True)
+        if n_written := record.n_tokens or metrics.generated_tokens:
+            speed = f"{metrics.decode_tokens_per_s:.1f} tk/s" if metrics.decode_tokens_per_s else ""
+            yield self._row("Written", f"{figures.count(n_written)} tk", speed, "$muted", strong=True)
         if metrics.context_size:
-            share = metrics.context_used / metrics.context_size
+            share = record.context_used / metrics.context_size
             yield self._row(
                 "Context",
                 figures.percent(share),
-                f"{figures.count(metrics.context_used)} of {figures.count(metrics.context_size)}",
+                f"{figures.count(record.context_used)} of {figures.count(metrics.context_size)}",
                 "$muted",
                 strong=True,
             )

@@ -5,7 +5,7 @@ The top bar has model, context and time saved; the status line what happens now,
 
 from __future__ import annotations
 
-from pathlib import PurePath
+import time
 
 from textual.content import Content
 from textual.widgets import Static
@@ -29,7 +29,7 @@ class TopBar(Static):
         self._note = ""
 
     def show_model(self, info: ModelInfo) -> None:
-        self._model, self._note = one_line(PurePath(info.path).stem or info.name, 48), ""
+        self._model, self._note = one_line(info.name, 48), ""
         self.redraw()
 
     def show_opening(self, model: str) -> None:
@@ -51,10 +51,9 @@ class TopBar(Static):
 
     def _filled(self) -> str:
         last = self._conversation.last
-        metrics = last.metrics if last is not None else None
-        if metrics is None or not metrics.context_size:
+        if last is None or last.metrics is None or not last.metrics.context_size:
             return ""
-        return f"context {figures.count(metrics.context_used)}/{figures.count(metrics.context_size)}"
+        return f"context {figures.count(last.context_used)}/{figures.count(last.metrics.context_size)}"
 
     def _saved(self) -> str:
         saved, n_turns, is_measured = self._conversation.saved()
@@ -67,6 +66,8 @@ class StatusLine(Static):
     def __init__(self) -> None:
         super().__init__(id="status")
         self._tick = 0
+        self._progress: Progress | None = None
+        self._stage_since = 0.0
 
     def show_running(self, record: TurnRecord | None, seconds: float) -> None:
         self._tick += 1
@@ -79,19 +80,35 @@ class StatusLine(Static):
         )
 
     def show_progress(self, progress: Progress) -> None:
-        """How far fetching or loading a model is."""
+        """How far fetching, loading or checking a model is; `spin` keeps it moving."""
+        if self._progress is None or self._progress.stage != progress.stage:
+            self._stage_since = time.monotonic()
+        self._progress = progress
+        self.spin()
+
+    def spin(self) -> None:
+        """Draw the progress again: a sign that turns, and the seconds of the stage."""
+        progress = self._progress
+        if progress is None:
+            return
+        self._tick += 1
         share = progress.fraction or 0.0
-        bar, rest = "━" * round(24 * share), "━" * (24 - round(24 * share))
-        facts = figures.percent(share) if progress.fraction is not None else ""
+        filled = round(24 * share) if progress.fraction is not None else 0
+        bar, rest = ("━" * filled, "━" * (24 - filled)) if progress.fraction is not None else ("", "")
+        facts = f" {figures.percent(share)} · Esc stops" if progress.fraction is not None else ""
         self.update(
             Content.assemble(
-                (f" {one_line(progress.stage, 40)} ", "$foreground"),
+                (f" {SPINNER[self._tick % len(SPINNER)]} ", "$secondary"),
+                (f"{one_line(progress.stage, 40)} ", "$foreground"),
                 (bar, "$primary"),
                 (rest, "$panel"),
-                (f" {facts} · Esc stops", "$muted"),
+                (f"{facts} {time.monotonic() - self._stage_since:.0f} s", "$muted"),
             ),
             layout=False,
         )
+
+    def end_progress(self) -> None:
+        self._progress = None
 
     def show_text(self, text: str, style: str = "$muted") -> None:
         self.update(Content.styled(f" {text}", style), layout=False)
@@ -108,7 +125,7 @@ class StatusLine(Static):
                 (f" {look.STATE_SIGNS[record.state]} ", look.STATE_COLORS[record.state]),
                 (record.agent, "bold"),
                 (f" TTFT {figures.milliseconds(metrics.ttft_ms)}{against}", "$foreground"),
-                (f" · {figures.percent(metrics.prompt_reuse)} reused", "$muted"),
+                (f" · prompt reuse {figures.percent(metrics.prompt_reuse)}", "$muted"),
                 (f" · {metrics.decode_tokens_per_s:.0f} tokens/s" if metrics.decode_tokens_per_s else "", "$muted"),
             ),
             layout=False,

@@ -15,7 +15,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from relaylite.tui.conversation import Conversation, Round, TurnRecord
-from relaylite.tui.widgets.blocks import Block, MessageBlock, TurnBlock
+from relaylite.tui.safe_text import safe_text
+from relaylite.tui.widgets.blocks import MESSAGE_CHARACTERS, Block, MessageBlock, TurnBlock
 
 MOUNTED_LIMIT = 40  # appending got five times dearer from 1 to 60 mounted answers
 MORE_STEP = 20
@@ -87,6 +88,17 @@ class Transcript(VerticalScroll, can_focus=False):
 
     def block_of(self, item: Round | TurnRecord) -> Block | None:
         return next((block for block in self.blocks if _item_of(block) is item), None)
+
+    async def show_waiting(self, text: str) -> None:
+        """A message that waits for the model, until `drop_waiting`."""
+        await self.query("#welcome").remove()
+        head = Content.assemble(("▪ ", "$primary"), ("you", "bold $primary"), ("  waits for the model", "$muted"))
+        body = Content(safe_text(text[:MESSAGE_CHARACTERS]))
+        await self.mount(Static(Content("\n").join([head, body]), id="waiting", classes="message"))
+        self.follow()
+
+    async def drop_waiting(self) -> None:
+        await self.query("#waiting").remove()
 
     async def show_all(self) -> None:
         """Show the conversation anew, from its end."""

@@ -1,0 +1,192 @@
+"""How errors pile up over a long conversation, with and without settling, and how fast a settling gives way to work.
+
+    python benchmarks/drift.py [--model FILE] [--turns 20] [--max-tokens 48] [--policy relay] [--threads N] [--json FILE]
+
+One conversation of so many messages with the agents plan and code, kept twice: as it is, and with the past settled before each message
+(`Chain.settle`, as the chat does while the user reads). Both hold the same texts, those of the first. For each message the last agent's
+prompt is prefilled from the rows of either (`live`) and computed whole (`full`); reported is KL(full ‖ live), of the first token and in
+the mean over the greedy continuation. Afterwards a settling of the whole conversation is interrupted by a message at random moments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from relaylite import Agent, Relay
+from relaylite.bench.statistics import divergence
+from relaylite.catalog import resolve_model
+from relaylite.conversation import Round, messages_for
+from relaylite.engine import Engine, EngineOptions
+from relaylite.events import Turn
+from relaylite.metrics import TurnMetrics
+from relaylite.native import F32
+from relaylite.planner import make_plan
+from relaylite.policies import FULL, Policy, parse_policy
+from relaylite.prompt import PromptBuilder
+from relaylite.rows import Tokens
+from relaylite.sampling import Sampling
+from relaylite.store import Store
+
+AGENTS = (
+    Agent("plan", "You plan. Say in a few sentences how the task is best done."),
+    Agent("code", "You write Python. Follow the plan and answer with a short program."),
+)
+TASKS = (
+    "Sort a list of words by length.", "Count how often each word occurs in a text.", "Find the largest even number in a list.",
+    "Reverse every word of a sentence.", "Merge two sorted lists.", "Check whether a text reads the same backwards.",
+    "Compute the average of the numbers in a file.", "Remove duplicates from a list and keep the order.",
+    "Turn a number of seconds into hours and minutes.", "Find the second smallest number.",
+)  # fmt: skip
+LAST = len(AGENTS) - 1
+N_FORCED = 32
+PLENTY = 1 << 36
+N_INTERRUPTIONS = 20
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Of the last agent's prompt at one message."""
+
+    message: int
+    is_settled: bool
+    prompt_tokens: int
+    exact_tokens: int
+    settled_tokens: int
+    kl_first: float
+    kl_mean: float
+
+
+class Kept:
+    """One keeping of the conversation: its own rows, and whether they are settled."""
+
+    def __init__(self, engine: Engine, policy: Policy, max_tokens: int, *, is_settled: bool) -> None:
+        self.is_settled = is_settled
+        self._engine, self._policy, self._sampling = engine, policy, Sampling(max_tokens=max_tokens)
+        self.store = Store(engine.layout, PLENTY)
+        self._relay = Relay(engine=engine, policy=policy, store_bytes=0)
+        self._relay._runner.store = self.store
+        self.chain = self._relay.chain(AGENTS, sampling={"max_tokens": max_tokens})
+
+    def settle(self) -> int:
+        return self.chain.settle() if self.is_settled else 0
+
+    def place(self, tokens: Tokens) -> int:
+        """Prefill the prompt from the rows kept; how many of its tokens are exact."""
+        plan = make_plan(tokens, self.store, self._policy)
+        self._engine.prefill(plan, lambda _: None)
+        return plan.n_exact
+
+    def answer(self, agent: str, tokens: Tokens, said: tuple[int, ...] | None) -> tuple[int, ...]:
+        """The answer to the prompt, greedy, or what was `said` decoded likewise; its rows are kept."""
+        self.place(tokens)
+        if said is None:
+            for _ in self._engine.generate(self._sampling):
+                pass
+            said = self._engine.answer_tokens
+        else:
+            for token in said[:-1]:
+                self._engine.follow([token])
+        self.store.put(self._engine.harvest(agent))
+        return said
+
+
+def reference(engine: Engine, tokens: Tokens) -> tuple[F32, list[int]]:
+    """Logits behind the prompt computed whole and behind each token of its greedy continuation, and that continuation."""
+    engine.use(engine.profile)
+    engine.prefill(make_plan(tokens, Store(engine.layout, 0), FULL), lambda _: None)
+    logits, forced = [engine.logits().copy()], list[int]()
+    for _ in range(N_FORCED):
+        forced.append(int(logits[-1].argmax()))
+        logits.append(engine.follow(forced[-1:])[0].copy())
+    return np.stack(logits), forced
+
+
+def conversation(engine: Engine, keepings: list[Kept], n_messages: int) -> Iterator[Loss]:
+    prompts = PromptBuilder(engine.template, engine.tokenizer)
+    rounds: list[Round] = []
+    for number in range(n_messages):
+        n_settled = [kept.settle() for kept in keepings]
+        rounds.append(Round(TASKS[number % len(TASKS)]))
+        for index, agent in enumerate(AGENTS):
+            tokens = prompts.build(messages_for(AGENTS, index, rounds)).tokens
+            if index == LAST:
+                expected, forced = reference(engine, tokens)
+                for kept, n in zip(keepings, n_settled, strict=True):
+                    engine.use(engine.profile)
+                    n_exact = kept.place(tokens)
+                    seen = np.concatenate([engine.logits().copy()[None], engine.follow(forced)])
+                    kl = divergence(expected, seen)
+                    yield Loss(number + 1, kept.is_settled, len(tokens), n_exact, n, float(kl[0]), float(kl.mean()))
+            said = None
+            for kept in keepings:
+                engine.use(engine.profile)
+                said = kept.answer(agent.name, tokens, said)
+            assert said is not None
+            text = b"".join(map(engine.tokenizer.piece, said)).decode(errors="replace")
+            rounds[-1].turns.append(Turn(agent.name, index, number, text, said, "length", TurnMetrics()))
+        for kept in keepings:
+            kept.chain.rounds = [replace(round, turns=list(round.turns)) for round in rounds]
+
+
+def interruptions(engine: Engine, kept: Kept, seed: int = 0) -> list[float]:
+    """Milliseconds from a message to the first event of its run, while the whole conversation is being settled."""
+    moments = random.Random(seed)
+    delays = []
+    for _ in range(N_INTERRUPTIONS):
+        kept.store.clear()
+        settling = threading.Thread(target=kept.chain.settle)
+        settling.start()
+        time.sleep(moments.uniform(0.05, 1.5))
+        started = time.perf_counter()
+        with closing(kept.chain.stream("One more thing.")) as events:
+            next(events)
+            delays.append((time.perf_counter() - started) * 1e3)
+        settling.join()
+        kept.chain.rounds.pop()
+    return delays
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model")
+    parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--max-tokens", type=int, default=48)
+    parser.add_argument("--policy", default="relay")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+
+    engine = Engine.open(resolve_model(options.model), EngineOptions(n_ctx=8192, n_threads=options.threads))
+    policy = parse_policy(options.policy)
+    keepings = [Kept(engine, policy, options.max_tokens, is_settled=is_settled) for is_settled in (False, True)]
+    losses: list[Loss] = []
+    print("message  prompt  exact  settled   KL first, mean      settled: exact  KL first, mean")
+    for loss in conversation(engine, keepings, options.turns):
+        losses.append(loss)
+        if loss.is_settled:
+            as_it_is = losses[-2]
+            print(
+                f"{loss.message:7} {loss.prompt_tokens:7} {as_it_is.exact_tokens:6} {loss.settled_tokens:8}   {as_it_is.kl_first:.4f} "
+                f"{as_it_is.kl_mean:.5f}  {loss.exact_tokens:13}   {loss.kl_first:.4f} {loss.kl_mean:.5f}",
+                flush=True,
+            )
+    delays = interruptions(engine, keepings[1])
+    median, worst = float(np.median(delays)), max(delays)
+    print(f"\na settling gives way within {median:.0f} ms (median of {len(delays)}), {worst:.0f} ms at most")
+    if options.json is not None:
+        options.json.write_text(json.dumps({"losses": [asdict(loss) for loss in losses], "delays_ms": delays}, indent=1))
+    engine.close()
+
+
+if __name__ == "__main__":
+    main()

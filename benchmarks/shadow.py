@@ -1,0 +1,199 @@
+"""What shadow prefill would cost and save: while an agent decodes, its answer is prefilled exactly as a second sequence in the same
+batches, behind the known start of the next agent's prompt.
+
+    python benchmarks/shadow.py [--model FILE] [--tokens 128] [--rounds 5] [--threads 2]
+
+First the cost of a decode step with so many tokens more in its batch, then whole handovers: writing an answer and the next agent's time to
+its first token, without and with shadow prefill in chunks of several sizes. All ways take turns; printed are medians and their ratios.
+What relaylite does about it: docs/decisions.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from llama_cpp import llama_cpp as lc
+
+from relaylite import native
+from relaylite.bench.statistics import spread
+from relaylite.catalog import resolve_model
+from relaylite.engine import Engine, EngineOptions
+from relaylite.messages import Message, Text
+from relaylite.planner import make_plan
+from relaylite.policies import FULL, PREFIX, RELAY, Policy
+from relaylite.prompt import PromptBuilder
+from relaylite.sampling import Sampling
+from relaylite.store import Store
+
+N_CTX = 4096
+MAX_BATCH = 512
+TASK = "Write a long story about a lighthouse keeper who counts the ships that pass, one by one, and writes down each of them."
+START = (
+    "You review what others wrote. Read the task and the draft with care, look for mistakes of fact, of logic and of language, and "
+    "name the three most important ones, each with the sentence in which it stands and with a better one. Be short, be kind, and do "
+    "not repeat the draft. If there is nothing to say, say so in one line. Write in the language of the task. "
+) * 2
+END = "\n\nNow answer as the reviewer, following your instructions."
+MORE = (0, 1, 2, 3, 4, 8, 16, 32, 64)
+CHUNKS = (1, 8, 32)
+WRITER, READER = 0, 1  # sequences
+
+
+@dataclass(frozen=True)
+class Handover:
+    """Tokens of one: the writer's prompt and answer, and what stands before and behind the answer in the reader's prompt."""
+
+    prompt: list[int]
+    answer: list[int]
+    start: list[int]
+    end: list[int]
+
+
+class TwoSequences:
+    """A plain llama.cpp context with two sequences; `n[sequence]` tokens are in each."""
+
+    def __init__(self, path: Path, n_threads: int) -> None:
+        of_model, of_context = lc.llama_model_default_params(), lc.llama_context_default_params()
+        of_model.use_extra_bufts = native.extra_buffers_work()
+        of_context.n_ctx, of_context.n_batch, of_context.n_ubatch = N_CTX, MAX_BATCH, MAX_BATCH
+        of_context.n_seq_max, of_context.kv_unified = 2, True
+        of_context.n_threads = of_context.n_threads_batch = n_threads
+        of_context.flash_attn_type = lc.LLAMA_FLASH_ATTN_TYPE_ENABLED
+        self._model = lc.llama_model_load_from_file(str(path).encode(), of_model)
+        self._context = lc.llama_init_from_model(self._model, of_context)
+        self._memory = lc.llama_get_memory(self._context)
+        self._batch = lc.llama_batch_init(MAX_BATCH, 0, 1)
+        self.n = [0, 0]
+
+    def decode(self, *runs: tuple[int, Sequence[int]]) -> None:
+        """One batch: tokens of a sequence, and of the other; logits of the last of each."""
+        batch, at = self._batch, 0
+        for sequence, tokens in runs:
+            for j, token in enumerate(tokens):
+                batch.token[at], batch.pos[at], batch.n_seq_id[at] = token, self.n[sequence] + j, 1
+                batch.seq_id[at][0], batch.logits[at] = sequence, j == len(tokens) - 1
+                at += 1
+            self.n[sequence] += len(tokens)
+        batch.n_tokens = at
+        if lc.llama_decode(self._context, batch) != 0:
+            raise SystemExit("llama.cpp could not decode")
+
+    def prefill(self, sequence: int, tokens: Sequence[int]) -> None:
+        for first in range(0, len(tokens), MAX_BATCH):
+            self.decode((sequence, tokens[first : first + MAX_BATCH]))
+
+    def cut(self, writer: int, reader: int) -> None:
+        for sequence, n in ((WRITER, writer), (READER, reader)):
+            lc.llama_memory_seq_rm(self._memory, sequence, n, -1)
+            self.n[sequence] = n
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Milliseconds."""
+    started = time.perf_counter()
+    work()
+    return (time.perf_counter() - started) * 1e3
+
+
+def handover_of(engine: Engine, store: Store, n_tokens: int) -> Handover:
+    """A real answer, its rows in the store as writing left them."""
+    start, end = (engine.tokenizer.tokenize(text, parse_special=False) for text in (START, END))
+    prompt = PromptBuilder(engine.template, engine.tokenizer).build([Message("user", (Text(TASK),))]).tokens
+    engine.prefill(make_plan(prompt, store, FULL), lambda _: None)
+    for _ in engine.generate(Sampling(max_tokens=n_tokens + 1)):
+        pass
+    store.put(engine.harvest("writer"))
+    answer = list(engine.answer_tokens)[:n_tokens]
+    engine.prefill(make_plan(start, store, FULL), lambda _: None)
+    store.put(engine.harvest(""))
+    return Handover(list(prompt), answer, start, end)
+
+
+def step_costs(two: TwoSequences, handover: Handover, n_rounds: int) -> dict[int, list[float]]:
+    """Milliseconds of a decode step in the middle of the answer, by tokens of the reader in its batch."""
+    middle = len(handover.answer) // 2
+    two.cut(0, 0)
+    two.prefill(READER, handover.start + handover.answer[:middle])
+    two.prefill(WRITER, handover.prompt + handover.answer[:middle])
+    writer, reader = two.n
+    found: dict[int, list[float]] = {n: [] for n in MORE}
+    for _ in range(n_rounds * 4):
+        for n, times in found.items():
+            runs = [(WRITER, handover.answer[middle : middle + 1])] + ([(READER, (handover.answer * 2)[middle : middle + n])] if n else [])
+            times.append(timed(lambda runs=runs: two.decode(*runs)))  # type: ignore[misc]
+            two.cut(writer, reader)
+    return found
+
+
+def shadowed(two: TwoSequences, handover: Handover, chunk: int) -> tuple[float, float]:
+    """Milliseconds of writing the answer, and of the reader's way to its first token; `chunk` 0: no shadow."""
+    two.cut(0, 0)
+    two.prefill(READER, handover.start)
+    two.prefill(WRITER, handover.prompt)
+    answer, n_done = handover.answer, 0
+
+    def write() -> None:
+        nonlocal n_done
+        for at, token in enumerate(answer):
+            if chunk and at + 1 - n_done == chunk:
+                two.decode((WRITER, [token]), (READER, answer[n_done : at + 1]))
+                n_done = at + 1
+            else:
+                two.decode((WRITER, [token]))
+
+    decode_ms = timed(write)
+    return decode_ms, timed(lambda: two.prefill(READER, answer[n_done:] + handover.end))
+
+
+def read(engine: Engine, store: Store, handover: Handover, policy: Policy) -> float:
+    """Milliseconds of the reader's way to its first token by relaylite."""
+    engine.use(engine.profile)
+    tokens = handover.start + handover.answer + handover.end
+    return timed(lambda: engine.prefill(make_plan(tokens, store, policy), lambda _: None))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model")
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    path = resolve_model(options.model)
+    engine = Engine.open(path, EngineOptions(n_ctx=N_CTX, n_threads=options.threads))
+    store = Store(engine.layout, 1 << 34)
+    handover = handover_of(engine, store, options.tokens)
+    two = TwoSequences(path, options.threads)
+
+    costs = step_costs(two, handover, options.rounds)
+    print(f"{options.threads} threads; a decode step takes {spread(costs[0]).median:.1f} ms; with tokens of the reader in its batch:\n")
+    print("| tokens more | step × | ms a token more |\n| --- | --- | --- |")
+    for n in MORE[1:]:
+        ratio = spread([a / b for a, b in zip(costs[n], costs[0], strict=True)]).median
+        print(f"| {n} | {ratio:.2f} | {(spread(costs[n]).median - spread(costs[0]).median) / n:.2f} |")
+
+    rounds: dict[str, list[tuple[float, float]]] = {}
+    for _ in range(options.rounds):
+        plain = shadowed(two, handover, 0)
+        rounds.setdefault("prefix, by plain llama.cpp", []).append(plain)
+        for chunk in CHUNKS:
+            rounds.setdefault(f"shadow, chunks of {chunk}", []).append(shadowed(two, handover, chunk))
+        for name, policy in (("full", FULL), ("prefix", PREFIX), ("relay", RELAY)):
+            rounds.setdefault(name, []).append((plain[0], read(engine, store, handover, policy)))
+    base = rounds["prefix"]
+    print(f"\n{len(handover.answer)} tokens of answer, {len(handover.start)} before and {len(handover.end)} behind it:\n")
+    print("| way | writing ms | writing × | TTFT ms | both ms | both × of prefix |\n| --- | --- | --- | --- | --- | --- |")
+    for name, times in rounds.items():
+        write_ms, ttft_ms = (spread([one[i] for one in times]).median for i in (0, 1))
+        slower = spread([one[0] / other[0] for one, other in zip(times, base, strict=True)]).median
+        both = spread([sum(one) / sum(other) for one, other in zip(times, base, strict=True)]).median
+        print(f"| {name} | {write_ms:.0f} | {slower:.2f} | {ttft_ms:.0f} | {write_ms + ttft_ms:.0f} | {both:.2f} |")
+    engine.close()
+
+
+if __name__ == "__main__":
+    main()

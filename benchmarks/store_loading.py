@@ -1,0 +1,119 @@
+"""What rows that come from disk cost a first token, against the same rows in memory.
+
+    python benchmarks/store_loading.py [--model FILE] [--tokens 1000,2000] [--rounds 5] [--threads 2]
+
+A text of so many tokens lies in the store, and a prompt of 137 other tokens, that text and 8 more is planned and prefilled with policy
+`relay`: its rows from memory, then from files of every form: in the system's page cache (warm), not there (cold: the file's pages are
+dropped before), and read ahead by `Store.prefetch`, as a chain does while another agent writes (ahead).
+Prints medians: planning (search included), placing, the sweep, the whole, and its ratio to that from memory; and a full prefill.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from relaylite.catalog import resolve_model
+from relaylite.engine import Engine, EngineOptions
+from relaylite.plan import Kind
+from relaylite.planner import make_plan
+from relaylite.policies import FULL, RELAY, Policy
+from relaylite.rows import Rows, Tokens
+from relaylite.store import Store
+from relaylite.store.quantize import CODECS
+
+BEFORE, AFTER = 137, 8
+PLENTY = 1 << 40
+
+
+@dataclass
+class Times:
+    plan_ms: list[float] = field(default_factory=list)
+    place_ms: list[float] = field(default_factory=list)
+    sweep_ms: list[float] = field(default_factory=list)
+    total_ms: list[float] = field(default_factory=list)
+
+    def line(self, name: str, reference_ms: float) -> str:
+        plan, place, sweep, total = (float(np.median(ms)) for ms in (self.plan_ms, self.place_ms, self.sweep_ms, self.total_ms))
+        return f"{name:12} {plan:8.1f} {place:8.1f} {sweep:8.1f} {total:8.1f}  {total / reference_ms:6.2f}"
+
+
+def measure(engine: Engine, store: Store, prompt: Tokens, policy: Policy, times: Times) -> None:
+    """One prefill of `prompt` on an empty sequence."""
+    engine.use(engine.profile)
+    started = time.perf_counter()
+    plan = make_plan(prompt, store, policy)
+    planned = time.perf_counter()
+    prefill = engine.prefill(plan, lambda _: None)
+    ended = time.perf_counter()
+    if policy is not FULL and plan.count(Kind.SPAN) < len(prompt) - BEFORE - AFTER:
+        raise SystemExit("the text was not found in the store")
+    times.plan_ms.append((planned - started) * 1e3)
+    times.place_ms.append(prefill.place_ms)
+    times.sweep_ms.append(prefill.rectify_ms + prefill.suffix_ms)
+    times.total_ms.append((ended - started) * 1e3)
+
+
+def drop_pages(folder: Path) -> None:
+    """Have the system forget what it holds of the files, so that they are read from the disk."""
+    for path in folder.glob("*.rows"):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def report(engine: Engine, rows: Rows, prompt: Tokens, rounds: int, folder: Path) -> None:
+    layout = engine.layout
+    memory = Store(layout, PLENTY)
+    memory.put(rows)
+    for name, codec in CODECS.items():
+        store = Store(layout, PLENTY, folder=folder / name, codec=codec)
+        store.put(rows)
+        store.close()
+    times: dict[str, Times] = {"full": Times(), "memory": Times()}
+    times |= {f"{name} {state}": Times() for name in CODECS for state in ("warm", "cold", "ahead")}
+    for _ in range(rounds):
+        for name, own in times.items():
+            codec_name, _, state = name.partition(" ")
+            store = memory if not state else Store(layout, PLENTY, folder=folder / codec_name)
+            if state == "cold":
+                drop_pages(folder / codec_name)
+            if state == "ahead":
+                store.prefetch(rows.tokens)
+            measure(engine, store, prompt, FULL if name == "full" else RELAY, own)
+    print(f"{len(rows)} tokens, {rows.n_bytes / 1e6:.0f} MB, medians of {rounds}")
+    print("rows from      plan ms  place ms sweep ms total ms  × memory")
+    reference_ms = float(np.median(times["memory"].total_ms))
+    for name, own in times.items():
+        print(own.line(name, reference_ms))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model")
+    parser.add_argument("--tokens", default="1000,2000")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+
+    lengths = [int(n) for n in options.tokens.split(",")]
+    engine = Engine.open(resolve_model(options.model), EngineOptions(n_ctx=max(lengths) + 1024, n_threads=options.threads))
+    for n in lengths:
+        random = np.random.default_rng(0).integers(100, engine.info.n_vocab - 100, n + BEFORE + AFTER).astype(np.int32)
+        text, before, after = np.split(random, [n, n + BEFORE])
+        engine.use(engine.profile)
+        engine.prefill(make_plan(text, Store(engine.layout, 0), FULL), lambda _: None)
+        rows = engine.harvest("writer")
+        with tempfile.TemporaryDirectory() as folder:
+            report(engine, rows, np.concatenate([before, text, after]), options.rounds, Path(folder))
+    engine.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""`Document`: what a command with --json prints on stdout, once, at its end, however that comes. The group prints it; commands fill it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+FLAG = "--json"
+
+
+class Document:
+    """`value` is what the command knows so far: plain values, None while there is nothing to print but an error."""
+
+    def __init__(self, args: Sequence[str]) -> None:
+        """`args`: the command line. Whether a document is wanted has to be known even where that line cannot be understood."""
+        options = args[: args.index("--")] if "--" in args else args
+        self.is_wanted = FLAG in options
+        self.value: Any = None
+
+    def text(self, error: str | None) -> str | None:
+        """One JSON document, with `error` in it if there is one; None if none is wanted, or there is nothing to say."""
+        if not self.is_wanted or (self.value is None and error is None):
+            return None
+        known = self.value if isinstance(self.value, dict) else {}
+        return json.dumps(self.value if error is None else {**known, "error": error}, ensure_ascii=False, indent=2)
