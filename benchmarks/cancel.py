@@ -163,8 +163,9 @@ def hub(model: Path) -> Iterator[dict[str, str]]:
 def markdown(document: dict[str, Any]) -> list[str]:
     where = document["machine"]
     return [
-        f"`{document['command']}` on {where['cpu']}, {where['cores']} cores: seconds from the signal, at a random moment of the phase, to",
-        "the end of the process, and the processor time that it took until then.",
+        f"`{document['command']}` on {where['cpu']}, {where['cores']} cores that {document['load']:.0f} processes wanted (load average):",
+        "seconds from the signal, at a random moment of the phase, to the end of the process; and the processor time that it took until",
+        "then (the rest is waiting for a processor).",
         "",
         "| while | signal | exit code | median, s | longest, s | processor time, s | of |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -195,8 +196,8 @@ def main() -> None:
     args = parser.parse_args()
     with hub(resolve_model(args.model)) as environment:
         rows = list(measured(args.n, environment))
-    about = {"command": f"python benchmarks/cancel.py --n {args.n}", "machine": machine.machine(), "versions": machine.versions()}
-    document = {**about, "rows": rows}
+    about = {"command": f"python benchmarks/cancel.py --n {args.n}", "load": round(os.getloadavg()[1], 1)}
+    document = {**about, "machine": machine.machine(), "versions": machine.versions(), "rows": rows}
     if args.write:
         write(document)
     print(json.dumps(document) if args.json else "\n".join(markdown(document)))

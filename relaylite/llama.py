@@ -77,7 +77,7 @@ class Model:
         """`devices`: addresses of those that layers may go to; all that llama.cpp knows by default."""
         params = lc.llama_model_default_params()
         params.n_gpu_layers = n_gpu_layers
-        self.devices = (ctypes.c_void_p * (len(devices) + 1))(*devices) if devices else None
+        self.devices: Any = (ctypes.c_void_p * (len(devices) + 1))(*devices) if devices else None
         params.devices = ctypes.cast(self.devices, ctypes.c_void_p)
         params.use_extra_bufts = use_extra_buffers
         if on_progress is not None:

@@ -362,6 +362,8 @@ def test_figures_stand_beside_the_transcript_from_96_columns_on() -> None:
         await pilot.press("f2")
         await until(pilot, lambda: app.main.inspector.display)
         assert app.main.transcript.display and app.main.transcript.size.width > 40
+        await ask(pilot, "go")
+        await until(pilot, lambda: any(line.rstrip().endswith("of relayed cells") for line in screen_text(app).splitlines()))
 
     drive(app, scenario, size=(100, 30))
 
