@@ -37,8 +37,18 @@ class Candidate:
 
 
 def choose_modes(candidates: Sequence[Candidate]) -> dict[Fidelity, Candidate]:
-    """For each mode the cheapest candidate within its target, or the one that loses least if none is."""
-    return {fidelity: _choose(candidates, fidelity) for fidelity in FIDELITIES}
+    """For each mode the cheapest candidate within its target, or the one that comes closest if none is; all of them with the same captured
+    states, so that two vectors a token serve every mode: those by which the modes together cost least for what they keep."""
+    by_captures: dict[frozenset[tuple[str, str]], list[Candidate]] = {}
+    for candidate in candidates:
+        by_captures.setdefault(frozenset(candidate.parameters.captures.items()), []).append(candidate)
+    choices = [{fidelity: _choose(alike, fidelity) for fidelity in FIDELITIES} for alike in by_captures.values()]
+    return min(choices, key=_burden)
+
+
+def _burden(modes: Mapping[Fidelity, Candidate]) -> float:
+    """Cost of the modes; a target that is missed weighs more the further it is missed."""
+    return sum(candidate.cost * max(1.0, candidate.strain(fidelity) / MARGIN) ** 2 for fidelity, candidate in modes.items())
 
 
 def _choose(candidates: Sequence[Candidate], fidelity: Fidelity) -> Candidate:

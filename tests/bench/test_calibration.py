@@ -44,8 +44,8 @@ def test_finer_candidates_keep_their_ranges() -> None:
     assert {(p.l_start, p.l_det, p.detector) for p in grid.amounts([best], 12)} == {(2, 3, "value")}
 
 
-def candidate(cost: float, mean: float, first: float) -> Candidate:
-    return Candidate(RelayParameters(0, 1, 4, "value", tau=cost), cost, mean, first, 0.1, 8)
+def candidate(cost: float, mean: float, first: float, start: int = 0) -> Candidate:
+    return Candidate(RelayParameters(start, start + 1, 4, "value", tau=cost), cost, mean, first, 0.1, 8)
 
 
 def test_each_mode_is_the_cheapest_within_its_target() -> None:
@@ -61,6 +61,13 @@ def test_each_mode_is_the_cheapest_within_its_target() -> None:
 def test_where_no_candidate_is_within_the_target_the_one_that_loses_least_is_taken() -> None:
     poor, worse = candidate(3, 0.95, 0.9), candidate(1, 1.2, 1.0)
     assert set(choose_modes([worse, poor]).values()) == {poor}
+
+
+def test_all_modes_need_the_same_captured_states() -> None:
+    cheap_but_lossy, careful = candidate(1.5, 0.4, 0.4, start=1), candidate(4, 0.1, 0.1, start=2)
+    fast = candidate(2, 0.4, 0.4, start=2)
+    assert choose_modes([cheap_but_lossy, careful, fast]) == {"fast": fast, "balanced": careful, "careful": careful}
+    assert set(choose_modes([cheap_but_lossy, candidate(99, 0.1, 0.1, start=2)]).values()) == {cheap_but_lossy}
 
 
 @given(st.lists(st.tuples(st.floats(1, 20), st.floats(0, 1.2), st.floats(0, 1.2)), min_size=1, max_size=30))
