@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import Any, Protocol
@@ -33,7 +33,8 @@ READER_GRACE_S = 1.0  # how long the reader of a stream has, when the model is c
 class RowStore(Matcher, Protocol):
     """What a chain needs of a store. `speed`: what computing prompt tokens takes here; it learns from every prefill.
 
-    `has_disk`: rows may have to be read before they can be used, and `prefetch` does that ahead.
+    `has_disk`: rows may have to be read before they can be used, and `prefetch` does that ahead. What is found inside `uncounted()`
+    saves nobody's time.
     """
 
     speed: PrefillSpeed
@@ -42,6 +43,8 @@ class RowStore(Matcher, Protocol):
     def has_disk(self) -> bool: ...
 
     def put(self, rows: Rows) -> None: ...
+
+    def uncounted(self) -> AbstractContextManager[None]: ...
 
     def prefetch(self, tokens: Tokens) -> None: ...
 

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
+import numpy as np
+
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.plan import Kind
 from relaylite.planner import make_plan
@@ -27,7 +29,7 @@ def settle(runner: Runner, pasts: Iterable[Tokens]) -> int:
     """
     run = Run(is_background=True)
     n_computed = 0
-    with suppress(Cancelled), runner.lend(run):
+    with suppress(Cancelled), runner.lend(run), runner.store.uncounted():
         for tokens in pasts:
             for n_tokens in _steps(runner, run, tokens):
                 n_computed += n_tokens
@@ -35,13 +37,15 @@ def settle(runner: Runner, pasts: Iterable[Tokens]) -> int:
 
 
 def _steps(runner: Runner, run: Run, tokens: Tokens) -> Iterator[int]:
-    """Computes one step after the other; yields the tokens of each when its rows are kept."""
+    """Computes one step after the other, as long as there is room for their rows; yields the tokens of each when they are kept."""
     run.raise_if_cancelled()
     if not 0 < len(tokens) < runner.engine.info.n_ctx:
         return
-    n_new = make_plan(tokens, runner.matcher, PREFIX).count(Kind.NEW)
-    for end in range(len(tokens) - n_new + STEP, len(tokens) + STEP, STEP) if n_new > 1 else ():  # the last token is always new
+    n_missing = make_plan(np.append(tokens, tokens[-1]), runner.matcher, PREFIX).count(Kind.NEW) - 1  # a plan's last token is always new
+    for end in range(len(tokens) - n_missing + STEP, len(tokens) + STEP, STEP) if n_missing else ():
         plan = make_plan(tokens[:end], runner.matcher, PREFIX)
+        if plan.count(Kind.NEW) > STEP:  # what the step before computed is not there
+            return
         for _ in runner.prefill(run, plan):
             pass
         run.raise_if_cancelled()

@@ -212,3 +212,26 @@ def test_of_two_runs_that_wait_for_a_settling_one_begins_and_one_is_refused(engi
     go_on.set()
     for thread in threads:
         thread.join(SOON_S)
+
+
+def test_what_settling_finds_is_no_hit(engine: FakeEngine) -> None:
+    """Nobody waited for it: the seconds that the store says it saved stay those of turns."""
+    engine.enqueue(LONG, "the code", "plan two", "code two")
+    relay = relay_on(engine)
+    chain = relay.chain([PLAN, CODE])
+    chain.run("Sort.")
+    before = relay._store.stats()
+    assert chain.settle() > 0 and before.hits > 0
+    after = relay._store.stats()
+    assert (after.hits, after.hit_tokens) == (before.hits, before.hit_tokens)
+    chain.run("Again.")
+    assert relay._store.stats().hits > after.hits
+
+
+def test_without_room_for_rows_a_settling_ends_with_its_first_step(engine: FakeEngine) -> None:
+    engine.enqueue(LONG * 20, "the code")
+    chain = Relay(engine=engine, policy="naive", store_bytes=0).chain([PLAN, CODE])
+    chain.run("Sort.")
+    n_plans = len(engine.plans)
+    chain.settle()
+    assert [plan.count(Kind.NEW) for plan in engine.plans[n_plans:]] == [STEP, STEP]  # one for each past

@@ -6,7 +6,8 @@ Rows handed out stay valid when the store drops them: a `Match` holds them.
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,7 @@ class Store:
         self._lock = threading.RLock()
         self._asked: set[Node] = set()  # nodes that matched since the last put
         self._hits = self._hit_tokens = 0
+        self._is_counting = True
         self._entered = Ledger()  # what the ledger on disk holds of this store
         ledger = rows_on_disk.ledger() if rows_on_disk is not None else Ledger()
         self._tiers.foresight.learn(ledger.follows)
@@ -125,6 +127,15 @@ class Store:
                 if node.rows is None and self._tiers.holdings.holds(node):
                     self._tiers.pieces([node], node.start, node.end)
 
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Matches inside are no hits: nobody waits for what they find."""
+        self._is_counting = False
+        try:
+            yield
+        finally:
+            self._is_counting = True
+
     def flush(self) -> None:
         """Write to disk what is in memory only, and enter in its ledger what hits saved since the last time."""
         with self._lock:
@@ -170,9 +181,10 @@ class Store:
         passed = [node for node in path if node.start < first + n]
         rows, offset = gather(self._tiers.pieces(passed, first, first + n), first, first + n)
         self._tiers.holdings.touch(passed[-1])
-        self._asked.update(node for node in passed if node.end > first)
-        self._hits += 1
-        self._hit_tokens += n
+        if self._is_counting:
+            self._asked.update(node for node in passed if node.end > first)
+            self._hits += 1
+            self._hit_tokens += n
         return Match(start, rows, offset, n)
 
     def _keep(self, rows: Rows) -> bool:

@@ -189,3 +189,5 @@ def test_an_agents_second_round_computes_only_what_is_new(arch: str, tmp_path: P
             assert metrics.prefix_tokens + metrics.computed_tokens == metrics.prompt_tokens
             assert second.cells is not None
             assert (second.cells.cells == CellMap.PREFIX).sum(axis=1).tolist() == [metrics.prefix_tokens] * relay.info.n_layer
+        assert chain.settle() > 0  # what the template puts between answer and next message
+        assert chain.settle() == 0
