@@ -56,8 +56,8 @@ static ggml_tensor * joined(ggml_context * ctx, const std::vector<ggml_tensor *>
 ggml_tensor * attention_by_products(ggml_context * ctx, const ggml_tensor * attention, const std::vector<QueryBlock> & blocks) {
     ggml_tensor * v = attention->src[2];
     ggml_tensor * seen = ggml_view_3d(ctx, v, v->ne[0], blocks.back().n_cells, v->ne[2], v->nb[1], v->nb[2], 0);
-    ggml_tensor * values = ggml_cont(ctx, ggml_transpose(ctx, seen));  // [cells, width, heads]
-    std::vector<ggml_tensor *> mixed;                                  // [width, tokens, heads] each
+    ggml_tensor * values = ggml_cast(ctx, ggml_transpose(ctx, seen), GGML_TYPE_F32);  // [cells, width, heads]; a copy of F16 would go value by value
+    std::vector<ggml_tensor *> mixed;                                                  // [width, tokens, heads] each
     for (const QueryBlock & block : blocks) {
         ggml_tensor * some = ggml_view_3d(ctx, values, block.n_cells, values->ne[1], values->ne[2], values->nb[1], values->nb[2], 0);
         mixed.push_back(ggml_mul_mat(ctx, some, attention_weights(ctx, attention, block)));

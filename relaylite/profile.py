@@ -153,7 +153,7 @@ def default_profile(weights: str, n_layer: int) -> Profile:
     def mode(max_share: float) -> RelayParameters:
         return RelayParameters(start, start, n_layer, "attention", tau=1.0, max_share=max_share)
 
-    return Profile(weights, {"fast": mode(0.05), "balanced": mode(0.15), "careful": mode(0.24)})
+    return Profile(weights, {"fast": mode(0.05), "balanced": mode(0.14), "careful": mode(0.23)})
 
 
 def load_profile(weights: str, n_layer: int) -> Profile:
