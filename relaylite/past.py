@@ -65,9 +65,9 @@ class Past:
         """Bring the live sequence to the plan's prefix. Returns the positions now held."""
         snapshot, n = self._longest(plan.tokens[: plan.count(Kind.PREFIX)])
         if snapshot is not None:
-            self._kept.remove(snapshot)
-            self._kept.append(snapshot)
+            self._kept.remove(snapshot)  # for good, if llama.cpp refuses it
             self._sequence.restore(snapshot.tokens.tolist(), snapshot.data)
+            self._kept.append(snapshot)
         if n:
             self._sequence.cut(n)
         else:
@@ -90,7 +90,9 @@ class Past:
         self._kept = [one for one in self._kept if not self._replaces(tokens, one)]
         while self._kept and self.n_bytes + n_bytes > self._budget:
             self._kept.pop(0)
-        self._kept.append(Snapshot(tokens, self._context.read_state()))
+        data = self._context.read_state()
+        if data.nbytes == n_bytes:  # less: llama.cpp could not write it
+            self._kept.append(Snapshot(tokens, data))
 
     def _replaces(self, tokens: Tokens, old: Snapshot) -> bool:
         n = len(old.tokens)

@@ -13,10 +13,12 @@ from reach import EXPECTED
 from tiny_models import write_model
 
 from relaylite import Agent, Relay
+from relaylite.errors import Cancelled, NativeError
 from relaylite.metrics import CellMap
 from relaylite.plan import Kind, Plan
 from relaylite.planner import make_plan
 from relaylite.policies import FULL, PREFIX
+from relaylite.sampling import Sampling
 
 CUTTABLE = [arch for arch, expected in EXPECTED.items() if expected.past == "start"]
 WHOLE = [arch for arch, expected in EXPECTED.items() if expected.past == "whole"]  # recurrent, or saved without rows outside a window
@@ -140,13 +142,54 @@ def test_whatever_was_cut_off_is_not_gone_on_from(live: LiveEngine) -> None:
     assert difference(logits, live.full(prompt)) < ROUNDING
 
 
-def test_a_stopped_prefill_leaves_what_was_kept(live: LiveEngine) -> None:
+@pytest.mark.parametrize("phase", ["place", "suffix"])
+def test_a_stopped_prefill_leaves_what_was_kept(phase: str, live: LiveEngine) -> None:
     first = live.tokens(40)
     turn(live, first)
-    live.engine._sequence.forget()
     plan = plan_for(live, first + live.tokens(9, 1))
-    assert plan.count(Kind.PREFIX) == 40
+    with pytest.raises(Cancelled):
+        live.engine.prefill(plan, lambda now: live.engine.cancel() if now == phase else None)
+    assert plan.count(Kind.PREFIX) == plan_for(live, plan.tokens.tolist()).count(Kind.PREFIX) == 40
     assert difference(live.logits_of(plan), live.full(plan.tokens)) < ROUNDING
+
+
+def test_a_stopped_answer_is_not_gone_on_from_where_its_last_token_was_computed_in_part(live: LiveEngine) -> None:
+    """Layers that ran before the stop have taken the token up in their state, the others have not."""
+    tokens = live.tokens(40)
+    live.prefill(plan_for(live, tokens))
+    deltas = live.engine.generate(Sampling(max_tokens=8))
+    next(deltas), next(deltas)
+    live.engine.cancel()
+    with pytest.raises(Cancelled):
+        next(deltas)
+    live.engine.harvest("")
+    prompt = [*tokens, *live.engine.answer_tokens, *live.tokens(9, 1)]
+    logits = live.logits_of(plan_for(live, prompt))
+    assert len(live.engine.answer_tokens) == 2
+    assert difference(logits, live.full(prompt)) < ROUNDING
+
+
+def test_a_state_that_llama_refuses_is_tried_once(live: LiveEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = live.tokens(40)
+    turn(live, first)
+    turn(live, live.tokens(30, 5))
+    plan = plan_for(live, first + live.tokens(9, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(live.engine._context, "write_state", lambda state: False)
+        with pytest.raises(NativeError):
+            live.prefill(plan)
+    assert plan_for(live, plan.tokens.tolist()).count(Kind.PREFIX) == 0
+    assert np.array_equal(live.logits_of(plan), live.full(plan.tokens))
+
+
+def test_a_state_that_llama_could_not_write_is_not_kept(live: LiveEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    past = live.engine.past
+    assert past is not None
+    monkeypatch.setattr(live.engine._context, "read_state", lambda: np.empty(0, np.uint8))
+    turn(live, live.tokens(40))
+    assert past.n_bytes == 0
+    turn(live, live.tokens(30, 5))
+    assert plan_for(live, live.tokens(49)).count(Kind.PREFIX) == 0
 
 
 @pytest.mark.parametrize("budget", [0, 400_000])
