@@ -55,7 +55,7 @@ def open_engine(settings: Settings, output: Output, *, n_ctx: int, verbose: bool
 
     engine = _loaded(settings, output, load, verbose=verbose)
     for warning in engine.info.warnings:
-        output.note(warning)
+        output.notice(warning)
     return engine
 
 

@@ -69,4 +69,4 @@ def file_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def talk_options(function: Callable[..., Any]) -> Callable[..., Any]:
     function = click.option("-v", "--verbose", is_flag=True, help="Show llama.cpp's own messages too.")(function)
-    return click.option("-q", "--quiet", is_flag=True, help="Print answers and errors only.")(function)
+    return click.option("-q", "--quiet", is_flag=True, help="Print answers, warnings and errors only.")(function)

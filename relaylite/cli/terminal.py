@@ -23,7 +23,7 @@ def fit_for_terminal(text: str) -> str:
 
 
 class Output:
-    """Answers on stdout, everything else on stderr. `quiet` leaves out all that is not an answer or an error."""
+    """Answers on stdout, everything else on stderr. `quiet` leaves out what is neither an answer nor a notice nor an error."""
 
     def __init__(self, *, quiet: bool = False, stdout: TextIO | None = None, stderr: TextIO | None = None) -> None:
         self.quiet = quiet
@@ -52,6 +52,10 @@ class Output:
         """A line on stderr, unless quiet."""
         if not self.quiet:
             self._say(text)
+
+    def notice(self, text: str) -> None:
+        """A line on stderr that a user should read, also if quiet: relaying is off, an old message is not read any more."""
+        self._say(f"note: {text}")
 
     def error(self, text: str) -> None:
         """A line on stderr about what could not be done, also if quiet."""

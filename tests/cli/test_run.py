@@ -23,7 +23,7 @@ def test_answers_go_to_stdout_and_figures_to_stderr(invoke: Invoke, engine: Fake
     assert result.exit_code == 0
     assert result.stdout == "## plan\n1. Merge.\n## code\ndef merge(): ...\n## review\nAll well.\n"
     lines = result.stderr.splitlines()
-    assert [line.split("]")[0] for line in lines] == ["[plan", "[code", "[review"]
+    assert [line.split("]")[0] for line in lines[:3]] == ["[plan", "[code", "[review"]
     assert (
         "= 0 prefix + 0 relayed + " in lines[0]
         and "reuse ratio 0.00, prompt reuse 0.00, TTFT " in lines[0]
@@ -36,6 +36,30 @@ def test_relayed_tokens_are_counted(invoke: Invoke, engine: FakeEngine) -> None:
     result = invoke("run", "Do.", "--agents", "plan,code", "--policy", "naive")
     relayed = re.search(r"\+ (\d+) relayed \+", result.stderr.splitlines()[1])
     assert relayed and 99 <= int(relayed[1]) < 120
+
+
+@pytest.mark.parametrize(
+    ("answer", "agents", "policy", "is_said"),
+    [
+        ("x" * 20, "plan,code", "naive", True),
+        ("x" * 40, "plan,code", "naive", False),
+        ("x" * 20, "plan,code", "prefix", False),
+        ("x" * 20, "plan", "naive", False),
+    ],
+)
+def test_a_chain_whose_answers_are_too_short_to_relay_says_so(
+    invoke: Invoke, engine: FakeEngine, answer: str, agents: str, policy: str, is_said: bool
+) -> None:
+    engine.enqueue(answer)
+    said = "note: nothing was relayed: text is taken over from 32 tokens on, and the answers are shorter\n"
+    assert (said in invoke("run", "Do.", "-a", agents, "-p", policy).stderr) is is_said
+
+
+def test_what_stands_in_place_is_not_called_too_short(invoke: Invoke, engine: FakeEngine) -> None:
+    for _ in range(2):
+        engine.enqueue("A.", "B.")
+        result = invoke("run", "Do.", "-a", "plan,code", "-p", "naive")
+    assert " 0 relayed " in result.stderr.splitlines()[1] and "nothing was relayed" not in result.stderr
 
 
 @pytest.mark.parametrize(("args", "stdout"), [(["--quiet"], "## plan\nA.\n## code\nB.\n"), (["--quiet", "--last"], "B.\n")])
@@ -95,6 +119,8 @@ def test_a_model_that_cannot_relay_says_so(invoke: Invoke, monkeypatch: pytest.M
     monkeypatch.setattr(api, "_open", lambda *_, **__: FakeEngine(relay_refusal="it is recurrent"))
     result = invoke("run", "Do.", "-a", "plan", "--policy", "naive")
     assert "note: relaying is off for this model: it is recurrent" in result.stderr
+    quiet = invoke("run", "Do.", "-a", "plan", "--policy", "naive", "--quiet")
+    assert quiet.stderr == "note: relaying is off for this model: it is recurrent; running with policy prefix\n"
     assert "it is recurrent" in json.loads(invoke("run", "Do.", "-a", "plan", "--policy", "naive", "--json").stdout)["notices"][0]
 
 
