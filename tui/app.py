@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -36,6 +38,7 @@ SLOWEST_UPDATE_S = 0.3
 GC_THRESHOLD = 50_000  # collections of young objects pause the screen; with frozen start-up objects and this they are rare and short
 CLOSE_TIMEOUT_S = 3.0
 QUIT_AGAIN_S = 2.0
+TERMINATED = 128 + signal.SIGTERM
 
 
 class RelayApp(App[None]):
@@ -86,6 +89,7 @@ class RelayApp(App[None]):
         return self.main
 
     def on_mount(self) -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.terminate)
         self.engine.start()
         self.engine.open(self.settings.model)
         self._drain_timer = self.set_interval(1 / UPDATES_PER_SECOND, self._drain)
@@ -136,6 +140,10 @@ class RelayApp(App[None]):
         if self.main.is_busy:
             self.engine.cancel()
         self.notify("Press Ctrl+C again to quit.", timeout=QUIT_AGAIN_S)
+
+    def terminate(self) -> None:
+        """SIGTERM: leave as Ctrl+Q does. An exception from a signal handler would end one of the app's tasks only."""
+        self.exit(return_code=TERMINATED)
 
     async def action_quit(self) -> None:
         self.exit()

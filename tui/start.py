@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -50,7 +51,7 @@ class ModelOpener:
 
 
 def start(settings: Settings, session: str | None, files: Sequence[Attachment]) -> int:
-    """Run the app in this terminal; exit code 0 when the user quits."""
+    """Run the app in this terminal; exit code 0 when the user quits, 143 after SIGTERM."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("the terminal app needs a terminal for input and output; use --plain, or `relaylite run`")
     known = load_agents(settings.agents_file)
@@ -61,7 +62,9 @@ def start(settings: Settings, session: str | None, files: Sequence[Attachment]) 
     with owned_terminal(paths.logs_folder() / LOG_NAME):
         engine = EngineThread(ModelOpener(settings), agents, policy, saved, keep)
         app = RelayApp(settings, engine, known, agents, policy, History(paths.history_file()), files)
+        before = signal.getsignal(signal.SIGTERM)
         app.run(mouse=settings.tui.mouse)
+        signal.signal(signal.SIGTERM, before)  # the app's own handler went with its loop
         has_ended = engine.close(CLOSE_TIMEOUT_S)
         code = app.return_code or 0
     if not has_ended:  # a native call that does not come back must not keep the process alive

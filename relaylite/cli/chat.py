@@ -13,6 +13,8 @@ from relaylite import sessions
 from relaylite.attachments import Attachment, attached_in, read_attachment, words_without_file
 from relaylite.cli import options
 from relaylite.cli.command import Command
+from relaylite.cli.group import TERMINATED
+from relaylite.cli.interrupts import Terminated
 from relaylite.cli.narrator import Narrator
 from relaylite.cli.opening import open_relay
 from relaylite.cli.run import chosen_agents, events_of
@@ -53,7 +55,10 @@ def command(plain: bool, session: str | None, files: tuple[str, ...], settings: 
     if not plain and sys.stdin.isatty() and sys.stdout.isatty():
         from relaylite.tui import run_app
 
-        return run_app(settings, session=session, files=attached)
+        code = run_app(settings, session=session, files=attached)
+        if code == TERMINATED:
+            raise Terminated
+        return code
     output = Output(quiet=quiet)
     with open_relay(settings, output, verbose=verbose) as relay:
         chain = _resumed(relay, saved, settings) if saved else relay.chain(agents)

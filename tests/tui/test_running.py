@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 
 import pytest
@@ -263,6 +265,26 @@ def test_ctrl_c_twice_quits() -> None:
         assert app._exit is True
 
     drive(app, scenario)
+
+
+def test_sigterm_stops_what_runs_and_leaves() -> None:
+    engine = FakeEngine()
+    engine.enqueue("an answer that is never finished")
+    engine.token_gate.clear()
+    app = scripted_app(engine, ["plan"])
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # without a handler of the app the test fails, not the process
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await say(pilot, "go")
+        await until(pilot, engine.in_generate.is_set)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await until(pilot, lambda: app._exit)
+
+    try:
+        drive(app, scenario)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert app.return_code == 143 and engine.is_closed
 
 
 def test_a_message_sent_before_the_model_is_open_is_seen_and_then_answered() -> None:

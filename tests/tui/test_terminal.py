@@ -96,6 +96,19 @@ def test_esc_stops_and_quitting_while_the_model_writes_ends_the_process(terminal
     assert "EXIT=0" in screen and "Traceback" not in screen
 
 
+def test_sigterm_leaves_as_quitting_does_and_keeps_the_conversation(terminal: Terminal) -> None:
+    terminal.start("chat", "--agents", "plan", "--max-tokens", "-1", "--temperature", "1.5", "--session", "long")
+    terminal.wait("SmolLM2-135M")
+    terminal.keys("Count to a thousand.", "Enter")
+    terminal.wait("● plan writing")
+    shell = terminal.tmux("display-message", "-p", "#{pane_pid}").strip()
+    subprocess.run(["pkill", "-TERM", "-P", shell], check=True)
+    screen = terminal.wait("EXIT=", 20)
+    assert "relaylite: stopped" in screen and "EXIT=143" in screen and "Traceback" not in screen
+    [saved] = (terminal.home / "data" / "sessions").iterdir()
+    assert "Count to a thousand." in saved.read_text()
+
+
 def test_a_missing_model_is_a_notice_in_the_app(terminal: Terminal) -> None:
     terminal.start("chat", "--model", "/no/such/model.gguf")
     terminal.wait("Ctrl+L chooses another")
