@@ -24,8 +24,8 @@ MORE_STEP = 20
 WELCOME = """\
 Type a message below; the agents answer it in turn.
 
-Each agent reads the message and what the agents before it wrote. What an agent wrote is not computed again for the next one: \
-its rows are taken over, moved, and repaired where the new prompt changes them.
+Each agent reads the message and what the agents before it wrote. What an agent wrote, if it has 32 tokens or more, \
+is not computed again for the next one: its rows are taken over, moved, and repaired where the new prompt changes them.
 
 F1 shows all keys, Ctrl+P all commands."""
 
