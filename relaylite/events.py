@@ -19,7 +19,7 @@ class PromptPart:
     """A run of prompt tokens with one origin, for showing and marking.
 
     `kind`: "template" (chat-template text), "system", "user" (what the user typed), "file", "glue" (text between answers) or
-    "answer" (an agent's text, relayed by its token ids); `source`: the agent's name for "answer" and "system", the path for "file", else "".
+    "answer" (an agent's text, relayed by its token ids); `source`: the agent for "answer" and "system", the path for "file", else "".
     """
 
     kind: Literal["template", "system", "user", "file", "glue", "answer"]

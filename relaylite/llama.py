@@ -31,7 +31,6 @@ _level = logging.DEBUG
 _sketches: set[int] = set()  # open ones: what llama.cpp says of them, it says again of the model itself
 
 
-@lc.llama_log_callback
 def _on_log(level: int, text: bytes, _: Any) -> None:
     """Native logs go to Python's logging; the CLI and the terminal UI decide where they land."""
     global _level
@@ -43,9 +42,12 @@ def _on_log(level: int, text: bytes, _: Any) -> None:
             _errors.append(line)
 
 
+_log_callback = lc.llama_log_callback(_on_log)
+
+
 def start() -> None:
     """Route native logs and initialise the backends; may be called again."""
-    lc.llama_log_set(_on_log, ctypes.c_void_p(0))
+    lc.llama_log_set(_log_callback, ctypes.c_void_p(0))
     lc.llama_backend_init()
 
 
@@ -77,9 +79,9 @@ class Model:
         """`devices`: addresses of those that layers may go to; all that llama.cpp knows by default."""
         params = lc.llama_model_default_params()
         params.n_gpu_layers = n_gpu_layers
-        self.devices: Any = (ctypes.c_void_p * (len(devices) + 1))(*devices) if devices else None
-        params.devices = ctypes.cast(self.devices, ctypes.c_void_p)
-        params.use_extra_bufts = use_extra_buffers
+        self._devices = (ctypes.c_void_p * (len(devices) + 1))(*devices)  # the last stays null and ends them
+        self.devices = ctypes.addressof(self._devices) if devices else None
+        params.devices, params.use_extra_bufts = self.devices, use_extra_buffers
         if on_progress is not None:
             self._progress = lc.llama_progress_callback(lambda done, _: on_progress(done))
             params.progress_callback = self._progress
@@ -147,8 +149,7 @@ class Sketch:
     def __init__(self, model: Model, *, n_gpu_layers: int) -> None:
         params = lc.llama_model_default_params()
         params.n_gpu_layers, params.use_extra_bufts = n_gpu_layers, False
-        params.devices = ctypes.cast(model.devices, ctypes.c_void_p)
-        params.no_alloc, params.load_mode = True, lc.LLAMA_LOAD_MODE_NONE
+        params.devices, params.no_alloc, params.load_mode = model.devices, True, lc.LLAMA_LOAD_MODE_NONE
         overrides: Any = (lc.llama_model_kv_override * 3)()  # the last stays empty and ends them
         overrides[0].tag, overrides[0].key = lc.LLAMA_KV_OVERRIDE_TYPE_STR, b"tokenizer.ggml.model"
         overrides[0].value.val_str = b"none"

@@ -19,7 +19,7 @@ def angle(a: F32, b: F32, n_head: int = 1) -> F32:
     """1 − cosine of the rows of two matrices `[n, width]`, by heads side by side and averaged over them; NaN where either holds NaN."""
     a, b = (x.astype(np.float32).reshape(len(x), n_head, -1) for x in (a, b))
     norms = np.linalg.norm(a, axis=2) * np.linalg.norm(b, axis=2)
-    return (1.0 - np.einsum("ijk,ijk->ij", a, b) / np.maximum(norms, 1e-12)).mean(axis=1)
+    return np.asarray((1.0 - np.einsum("ijk,ijk->ij", a, b) / np.maximum(norms, 1e-12)).mean(axis=1), np.float32)
 
 
 def score(deviation: F32, offsets: Tokens, lead: float) -> F32:
@@ -34,7 +34,7 @@ def score(deviation: F32, offsets: Tokens, lead: float) -> F32:
 
 
 def thinned(max_share: float, n: int, thinning: float) -> float:
-    """`max_share` for `n` tokens: to the power of 1 + `thinning` for each doubling beyond 256, by which nothing and all stay as they are."""
+    """`max_share` for `n` tokens: to the power of 1 + `thinning` for each doubling beyond 256, which leaves nothing and all as they are."""
     n_doublings = max(0.0, math.log2(max(n, 1) / WHOLE_SHARE_TOKENS))
     return float(max_share ** (1 + thinning * n_doublings))
 
