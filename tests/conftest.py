@@ -7,11 +7,16 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from relaylite import paths
 
 # Processes that tests start import the installed package too, not the source folder that they happen to run in.
 os.environ["PYTHONSAFEPATH"] = "1"
+
+# A busy machine is no finding.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True, scope="session")
