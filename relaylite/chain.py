@@ -27,7 +27,7 @@ from relaylite.process import peak_resident_bytes
 from relaylite.prompt import Prompt
 from relaylite.result import ChainResult
 from relaylite.rows import Tokens
-from relaylite.runner import Run, Runner, stream_of
+from relaylite.runner import RowStore, Run, Runner, stream_of
 from relaylite.sampling import Sampling
 from relaylite.settling import Timer, settle
 from relaylite.turn import TurnRequest, TurnRun
@@ -248,7 +248,7 @@ class Chain:
         """While an agent writes, what is on disk of the next one's past is read: loading hides behind writing."""
         with suppress(RelayliteError):  # its turn will say what is wrong
             tokens = self._render(index, self.rounds[self.n_dropped :]).tokens  # not in the thread: the model may be closed meanwhile
-            threading.Thread(target=self._runner.store.prefetch, args=(tokens,), daemon=True).start()
+            threading.Thread(target=_read_ahead, args=(self._runner.store, tokens), daemon=True).start()
 
     def _answer(self, run: Run, round: Round, number: int, index: int) -> Iterator[Event]:
         started = time.perf_counter()
@@ -334,6 +334,11 @@ class Chain:
         if not 0 <= round < len(self.rounds) or not 0 <= index < len(self.rounds[round].turns):
             raise UsageError(f"there is no answer {index} in round {round}")
         return self.rounds[round].turns[index]
+
+
+def _read_ahead(store: RowStore, tokens: Tokens) -> None:
+    with suppress(RuntimeError):  # Python is going down and starts no more threads
+        store.prefetch(tokens)
 
 
 def _peak_rss_mb() -> float:

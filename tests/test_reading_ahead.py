@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -48,6 +51,46 @@ def test_what_was_read_ahead_is_what_the_next_agent_takes_over(engine: FakeEngin
     with Relay(engine=again, policy="naive", store_bytes=10**8, store_folder=tmp_path) as relay:
         [_, code] = relay.chain([PLAN, CODE]).run("Sort.").turns
     assert code.metrics.computed_tokens == 1
+
+
+ENDING = """
+import atexit, sys, threading, time
+from pathlib import Path
+from fakes import FakeEngine
+from relaylite import Agent, Relay
+from relaylite.events import TextDelta
+
+AGENTS = [Agent("plan", "Make a plan."), Agent("code", "Write the code.")]
+relay = Relay(engine=FakeEngine(), policy="naive", store_bytes=10**8, store_folder=Path(sys.argv[1]))
+relay.chain(AGENTS).run("Sort.")
+relay.close()
+relay = Relay(engine=FakeEngine(), policy="naive", store_bytes=10**8, store_folder=Path(sys.argv[1]))
+prefetch, is_ending, has_ended = relay._store.prefetch, threading.Event(), threading.Event()
+
+def prefetch_late(tokens):
+    try:
+        is_ending.wait()
+        prefetch(tokens)
+        print("was read")
+    finally:
+        has_ended.set()
+
+relay._store.prefetch = prefetch_late
+stream = relay.chain(AGENTS).stream("Sort.")
+while not isinstance(next(stream), TextDelta):
+    pass
+stream.close()
+atexit.register(lambda: (is_ending.set(), has_ended.wait(), time.sleep(0.2)))
+"""
+
+
+def test_a_process_that_ends_meanwhile_ends_quietly(tmp_path: Path) -> None:
+    """When Python goes down it starts no more threads, which checking a file needs, and daemon threads go on for a moment."""
+    paths = os.pathsep.join(path for path in sys.path if path)
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDING, str(tmp_path)], capture_output=True, text=True, timeout=60, env=os.environ | {"PYTHONPATH": paths}
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
 def test_without_a_disk_nothing_is_read_ahead(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
