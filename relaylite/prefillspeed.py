@@ -36,6 +36,11 @@ class PrefillSpeed:
             self._own = [*self._own, (n_tokens, ms)][-N_SAMPLES:]
 
     @property
+    def has_news(self) -> bool:
+        """Whether `samples` holds more than was remembered."""
+        return bool(self._own)
+
+    @property
     def samples(self) -> tuple[Sample, ...]:
         """What a later process should know: the newest ones, without this one's first."""
         return tuple([*self._remembered, *self._own][-N_SAMPLES:])

@@ -140,7 +140,7 @@ class Store:
         """Write to disk what is in memory only, and enter in its ledger what hits saved since the last time."""
         with self._lock:
             self._tiers.flush()
-            speeds = {self.layout.fingerprint: self.speed.samples} if self.speed.samples else {}
+            speeds = {self.layout.fingerprint: self.speed.samples} if self.speed.has_news else {}
             total = Ledger(self._hits, self._hit_tokens, self._seconds_saved(), self._tiers.foresight.seen(), speeds)
             if self._tiers.folder is not None and total != self._entered:
                 with suppress(CannotWrite):

@@ -93,3 +93,23 @@ def test_clear_empties_the_folder_for_all_models(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["lock"]
     assert RowFolder(tmp_path, PLENTY).stats().hits == 0
     assert RowFolder(tmp_path / "none", PLENTY).clear() == 0
+
+
+def test_who_computed_nothing_leaves_the_speeds_that_another_process_measured(tmp_path):
+    for ms in (1000.0, 400.0):
+        idle = Store(LAYOUT, PLENTY, folder=tmp_path)
+        other = Store(LAYOUT, PLENTY, folder=tmp_path)
+        for _ in range(2):  # the first one hardly counts and is not remembered
+            other.speed.learn(100, ms)
+        other.close()
+        idle.close()
+    assert RowFolder(tmp_path, PLENTY).ledger().speeds[LAYOUT.fingerprint] == ((100, 1000.0), (100, 400.0))
+
+
+def test_who_did_nothing_writes_nothing(tmp_path):
+    store = run(tmp_path)
+    store.speed.learn(100, 1000.0)
+    store.close()
+    before = (tmp_path / LEDGER).stat().st_mtime_ns
+    Store(LAYOUT, PLENTY, folder=tmp_path).close()
+    assert (tmp_path / LEDGER).stat().st_mtime_ns == before
