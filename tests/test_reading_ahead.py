@@ -12,6 +12,7 @@ import pytest
 from fakes import FakeEngine
 
 from relaylite import Agent, Relay
+from relaylite.chain import Chain
 from relaylite.events import TextDelta
 from relaylite.rows import Tokens
 
@@ -93,7 +94,10 @@ def test_a_process_that_ends_meanwhile_ends_quietly(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
-def test_without_a_disk_nothing_is_read_ahead(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    relay = Relay(engine=engine, policy="naive", store_bytes=10**8)
-    monkeypatch.setattr(relay._store, "prefetch", lambda tokens: pytest.fail("there is nothing to read"))
+@pytest.mark.parametrize("has_disk", [True, False])
+def test_without_a_disk_nothing_is_read_ahead(has_disk: bool, engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(Chain, "_prefetch", lambda _, index: asked.append(index))
+    relay = Relay(engine=engine, policy="naive", store_bytes=10**8, store_folder=tmp_path if has_disk else None)
     relay.chain([PLAN, CODE]).run("Sort.")
+    assert asked == ([1] if has_disk else [])
