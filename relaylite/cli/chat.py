@@ -94,7 +94,8 @@ class PlainChat:
     def run(self) -> int:
         """The exit code."""
         if self._is_interactive:
-            self._output.note(f"{', '.join(agent.name for agent in self._chain.agents)} are listening; /help shows more")
+            names = [agent.name for agent in self._chain.agents]
+            self._output.note(f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} listening; /help shows more")
         code = 0
         while not self._has_ended and (line := self._line()):
             try:

@@ -34,7 +34,7 @@ class AgentsDialog(Dialog[ChainChoice]):
     """The list at the left, the selected agent at the right. Changes count when they are taken over."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+d", "done", "Take over", priority=True),
+        Binding("ctrl+d", "done", "Apply", priority=True),
         Binding("a", "add", "Add"),
         Binding("delete,backspace", "remove", "Remove"),
         Binding("shift+up,u", "shift(-1)", "Up"),
@@ -42,7 +42,7 @@ class AgentsDialog(Dialog[ChainChoice]):
         Binding("space", "pause", "Pause after"),
     ]
     title_text = "Agents"
-    hint = "A adds · Del removes · U/D moves · Space pauses after · Ctrl+D takes over · Esc leaves"
+    hint = "A adds · Del removes · U/D moves · Space pauses after · Ctrl+D applies · Esc leaves"
 
     def __init__(self, agents: Sequence[Agent], pauses: frozenset[int], known: Mapping[str, Agent], selected: int = 0) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class AgentsDialog(Dialog[ChainChoice]):
             yield Button("Up", id="up", compact=True)
             yield Button("Down", id="down", compact=True)
             yield Button("Pause after", id="pause", compact=True)
-            yield Button("Take over", id="done", variant="primary", compact=True)
+            yield Button("Apply", id="done", variant="primary", compact=True)
         yield Static("", classes="error")
 
     def on_mount(self) -> None:

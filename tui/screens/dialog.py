@@ -43,7 +43,7 @@ class TextDialog(Dialog[str]):
     """Edit a text of several lines; gives the new text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+d", "done", "Done", priority=True)]
-    hint = "Ctrl+D takes it over · Esc leaves it as it was"
+    hint = "Ctrl+D applies it · Esc leaves it as it was"
 
     def __init__(self, title: str, text: str, note: str = "") -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class TextDialog(Dialog[str]):
         if self._note:
             yield Static(Content(self._note), classes="note")
         yield TextArea(self._text, soft_wrap=True, show_line_numbers=False, tab_behavior="focus", id="text")
-        yield Button("Take over", variant="primary", id="done", compact=True)
+        yield Button("Apply", variant="primary", id="done", compact=True)
 
     @on(Button.Pressed, "#done")
     def action_done(self) -> None:
