@@ -169,8 +169,11 @@ class Chain:
         prompt = Prompt(np.array(tokens, np.int32), turn.parts) if tokens else self._prompt_of(turn)
         request = TurnRequest(turn.agent, index, round, prompt, Sampling(max_tokens=1), FULL, keeps_rows=False)
         run = self._run = Run()
-        with self._runner.lend(run):
-            [done] = [event for event in TurnRun(self._runner, run, request).events() if isinstance(event, PrefillDone)]
+        try:
+            with self._runner.lend(run):
+                [done] = [event for event in TurnRun(self._runner, run, request).events() if isinstance(event, PrefillDone)]
+        finally:
+            self._settling.start()  # this ended it, or came before it
         return done.metrics.ttft_ms
 
     def settle(self) -> int:

@@ -121,6 +121,19 @@ def test_a_resumed_conversation_settles_before_anything_is_said(engine: FakeEngi
     assert resumed.run("Again.").turns[0].metrics.prefix_tokens > 0
 
 
+def test_measuring_puts_a_settling_off_and_does_not_call_it_off(engine: FakeEngine) -> None:
+    engine.enqueue(LONG, "the code")
+    chain = relay_on(engine, settle_after_s=0.05).chain([PLAN, CODE])
+    chain.run("Sort.")
+    engine.prefill_delay = 0.2
+    chain.measure_full(0, 1)
+    engine.prefill_delay = 0.0
+    deadline = time.monotonic() + SOON_S
+    while engine.plans[-1].policy.name != "prefix" or engine.in_prefill.is_set():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
 def test_it_stays_off_unless_asked_for(engine: FakeEngine) -> None:
     before = threading.active_count()
     relay = relay_on(engine)
