@@ -67,10 +67,12 @@ def write() -> None:
     """Fill in docs/results.md between `<!-- NAME -->` and `<!-- end -->`, for all documents that are there."""
     page = DOCS / "results.md"
     text = page.read_text(encoding="utf-8")
-    for file in sorted(FOLDER.glob("*.json")):
-        report = json.loads(file.read_text(encoding="utf-8"))
-        block = "\n".join([f"<!-- {file.stem} -->", *_section(file.stem, report), "<!-- end -->"])
-        text = re.sub(rf"<!-- {re.escape(file.stem)} -->.*?<!-- end -->", lambda _, block=block: block, text, flags=re.DOTALL)
+    for name in RUNS:
+        file = FOLDER / f"{name}.json"
+        if not file.exists():
+            continue
+        block = "\n".join([f"<!-- {name} -->", *_section(name, json.loads(file.read_text(encoding="utf-8"))), "<!-- end -->"])
+        text = re.sub(rf"<!-- {re.escape(name)} -->.*?<!-- end -->", lambda _, block=block: block, text, flags=re.DOTALL)
     if (FOLDER / "curve.svg").exists():
         picture = "<!-- curve -->\n\n![Rows from writing against rows from a full prefill](results/curve.svg)\n\n<!-- end -->"
         text = re.sub("<!-- curve -->.*?<!-- end -->", lambda _: picture, text, flags=re.DOTALL)
