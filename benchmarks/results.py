@@ -25,14 +25,13 @@ DOCS = Path(__file__).parent.parent / "docs"
 FOLDER = DOCS / "results"
 PROFILE = "profile"
 MODES = "full,prefix,naive,relay:fast,relay,relay:careful"
-
-PEER = "cacheblend:0.15"
+SPANS = "full,naive,relay:fast,relay,relay:careful"
 BASELINES = "epic:16,epic:32,cacheblend:0.15,random:0.15,everything"
 
 # name: task file, further arguments of `relaylite bench`; what matters most comes first
 RUNS: dict[str, tuple[str, list[str]]] = {
-    "gsm8k-250": ("gsm8k.jsonl", ["--n", "30", "--agents", "plan,solve", "--no-answers", "--policies", f"{MODES},{PEER}"]),
-    "gsm8k-1000": ("gsm8k.jsonl", ["--n", "4", "--relayed", "1000", "--no-answers", "--policies", MODES]),
+    "gsm8k-250": ("gsm8k.jsonl", ["--n", "30", "--agents", "plan,solve", "--no-answers", "--policies", SPANS]),
+    "gsm8k-1000": ("gsm8k.jsonl", ["--n", "4", "--relayed", "1000", "--no-answers", "--policies", SPANS]),
     "baselines": ("gsm8k.jsonl", ["--n", "12", "--agents", "plan,solve", "--no-answers", "--policies", f"{MODES},{BASELINES}"]),
     "lengths": ("gsm8k.jsonl", ["--n", "3", "--relayed", "128,256,512,1024,2048,4096", "--no-answers", "--policies", MODES]),
     "chain-of-8": (

@@ -7,7 +7,7 @@ namespace relay {
 
 static constexpr int32_t most_tokens = 128;  // measured: from here on ggml's tiles are faster
 static constexpr int64_t most_blocks = 4, fewest_queries = 16, cell_step = 64;
-static constexpr int64_t most_bytes = 64 << 20;  // of one layer's scores, which flash attention does not need
+static constexpr int64_t most_bytes = 64 << 20;  // of one layer's scores and turned V, which flash attention does not need
 
 std::vector<QueryBlock> query_blocks(const int32_t * positions, int64_t n_tokens, int64_t n_cells) {
     const int64_t fewest = std::max((n_tokens + most_blocks - 1) / most_blocks, fewest_queries);
@@ -68,7 +68,7 @@ ggml_tensor * attention_by_products(ggml_context * ctx, const ggml_tensor * atte
 bool is_faster_by_products(const relay_context & relay, int32_t n_tokens) {
     const Layer & layer = relay.layers.all[0];
     const auto is_float = [](const ggml_tensor * cache) { return cache->type == GGML_TYPE_F16 || cache->type == GGML_TYPE_F32; };
-    const int64_t n_bytes = (int64_t) sizeof(float) * relay.length() * n_tokens * layer.n_head;
+    const int64_t n_bytes = (int64_t) sizeof(float) * relay.length() * ((int64_t) n_tokens * layer.n_head + layer.v->ne[0]);
     return n_tokens < most_tokens && n_bytes <= most_bytes && is_float(layer.k) && is_float(layer.v) && ggml_backend_buffer_is_host(layer.v->buffer);
 }
 

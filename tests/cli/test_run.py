@@ -246,7 +246,8 @@ def test_signals_stop_a_run_and_keep_what_was_written(invoke: Invoke, engine: Fa
     engine.enqueue("First answer.", "never ends")
     before = signal.getsignal(number)
 
-    def stop_second_prefill(*_: object) -> None:
+    def stop_second_prefill() -> None:
+        engine.harvest = original  # type: ignore[method-assign]
         (engine.prefill_gate if where == "prefill" else engine.token_gate).clear()
         interrupt_when(engine.in_prefill if where == "prefill" else engine.in_generate, number)
 

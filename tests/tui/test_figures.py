@@ -104,7 +104,7 @@ def test_esc_stops_measuring() -> None:
         await pilot.press("escape")
         await until(pilot, lambda: not app.main.is_measuring)
         engine.prefill_gate.set()
-        assert notices(app) == ["Stopped."]
+        await until(pilot, lambda: notices(app) == ["Stopped."])
 
     drive(app, scenario)
 
