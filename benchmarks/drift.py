@@ -1,22 +1,18 @@
-"""How errors pile up over a long conversation, with and without settling, and how fast a settling gives way to work.
+"""How errors pile up over a long conversation, with and without settling.
 
     python benchmarks/drift.py [--model FILE] [--turns 20] [--max-tokens 48] [--policy relay] [--threads N] [--json FILE]
 
 One conversation of so many messages with the agents plan and code, kept twice: as it is, and with the past settled before each message
 (`Chain.settle`, as the chat does while the user reads). Both hold the same texts, those of the first. For each message the last agent's
 prompt is prefilled from the rows of either (`live`) and computed whole (`full`); reported is KL(full ‖ live), of the first token and in
-the mean over the greedy continuation. Afterwards a settling of the whole conversation is interrupted by a message at random moments.
+the mean over the greedy continuation.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -50,7 +46,6 @@ TASKS = (
 LAST = len(AGENTS) - 1
 N_FORCED = 32
 PLENTY = 1 << 36
-N_INTERRUPTIONS = 20
 
 
 @dataclass(frozen=True)
@@ -138,24 +133,6 @@ def conversation(engine: Engine, keepings: list[Kept], n_messages: int) -> Itera
             kept.chain.rounds = [replace(round, turns=list(round.turns)) for round in rounds]
 
 
-def interruptions(engine: Engine, kept: Kept, seed: int = 0) -> list[float]:
-    """Milliseconds from a message to the first event of its run, while the whole conversation is being settled."""
-    moments = random.Random(seed)
-    delays = []
-    for _ in range(N_INTERRUPTIONS):
-        kept.store.clear()
-        settling = threading.Thread(target=kept.chain.settle)
-        settling.start()
-        time.sleep(moments.uniform(0.05, 1.5))
-        started = time.perf_counter()
-        with closing(kept.chain.stream("One more thing.")) as events:
-            next(events)
-            delays.append((time.perf_counter() - started) * 1e3)
-        settling.join()
-        kept.chain.rounds.pop()
-    return delays
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model")
@@ -180,11 +157,8 @@ def main() -> None:
                 f"{as_it_is.kl_mean:.5f}  {loss.exact_tokens:13}   {loss.kl_first:.4f} {loss.kl_mean:.5f}",
                 flush=True,
             )
-    delays = interruptions(engine, keepings[1])
-    median, worst = float(np.median(delays)), max(delays)
-    print(f"\na settling gives way within {median:.0f} ms (median of {len(delays)}), {worst:.0f} ms at most")
     if options.json is not None:
-        options.json.write_text(json.dumps({"losses": [asdict(loss) for loss in losses], "delays_ms": delays}, indent=1))
+        options.json.write_text(json.dumps({"losses": [asdict(loss) for loss in losses]}, indent=1))
     engine.close()
 
 
