@@ -6,9 +6,7 @@ Importing it costs 0.2 s; only the engine does.
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,47 +16,19 @@ import llama_cpp as lc
 import numpy as np
 import numpy.typing as npt
 
+from relaylite import nativelog
 from relaylite.errors import EngineClosed, ModelError
 from relaylite.rows import Tokens
 from relaylite.sampling import Sampling
 
-log = logging.getLogger("relaylite.llama")
-
 KV_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "bf16": 30}
-_LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
-_errors: deque[str] = deque(maxlen=20)
-_level = logging.DEBUG
-_sketches: set[int] = set()  # open ones: what llama.cpp says of them, it says again of the model itself
-
-
-def _on_log(level: int, text: bytes, _: Any) -> None:
-    """Native logs go to Python's logging; the CLI and the terminal UI decide where they land."""
-    global _level
-    line = text.decode("utf-8", "replace").rstrip("\n")
-    _level = _LEVELS.get(level, _level)  # 5 continues the line before
-    if line.strip(". "):
-        log.log(logging.DEBUG if _sketches else _level, "%s", line)
-        if _level >= logging.ERROR:
-            _errors.append(line)
-
-
-_log_callback = lc.llama_log_callback(_on_log)
+_log_callback = lc.llama_log_callback(lambda level, text, _: nativelog.take(level, text))
 
 
 def start() -> None:
     """Route native logs and initialise the backends; may be called again."""
     lc.llama_log_set(_log_callback, ctypes.c_void_p(0))
     lc.llama_backend_init()
-
-
-def last_error() -> str:
-    """The last error that llama.cpp logged, shortened to one line."""
-    return _errors[-1].strip()[:200] if _errors else "no reason given"
-
-
-def _cause() -> str:
-    """The first error since they were cleared: those after it say only what failed in turn."""
-    return _errors[0].strip()[:200] if _errors else "no reason given"
 
 
 _GUARD = "\x01"
@@ -85,10 +55,10 @@ class Model:
         if on_progress is not None:
             self._progress = lc.llama_progress_callback(lambda done, _: on_progress(done))
             params.progress_callback = self._progress
-        _errors.clear()
+        nativelog.clear_errors()
         self.pointer = lc.llama_model_load_from_file(os.fsencode(path), params)
         if not self.pointer:
-            raise ModelError(f"llama.cpp cannot load {path} ({path.stat().st_size / 1e6:,.0f} MB): {_cause()}")
+            raise ModelError(f"llama.cpp cannot load {path} ({path.stat().st_size / 1e6:,.0f} MB): {nativelog.first_error()}")
         self.path = path
         self.vocab = Vocab(lc.llama_model_get_vocab(self.pointer), is_spaced=self.meta("tokenizer.ggml.model") == "llama")
 
@@ -156,19 +126,19 @@ class Sketch:
         overrides[1].tag, overrides[1].key = lc.LLAMA_KV_OVERRIDE_TYPE_INT, f"{model.meta('general.architecture')}.vocab_size".encode()
         overrides[1].value.val_i64 = model.vocab.n_tokens
         params.kv_overrides = ctypes.cast(overrides, type(params.kv_overrides))
-        _errors.clear()
-        _sketches.add(id(self))
+        nativelog.clear_errors()
+        nativelog.hush(id(self))  # what llama.cpp says of a sketch, it says again of the model itself
         self.pointer = lc.llama_model_load_from_file(os.fsencode(model.path), params)
         if not self.pointer:
             self.close()
             model.path.stat()  # raises what is wrong if the file is gone
-            raise ModelError(f"llama.cpp cannot read {model.path} again: {_cause()}")
+            raise ModelError(f"llama.cpp cannot read {model.path} again: {nativelog.first_error()}")
 
     def close(self) -> None:
         if self.pointer:
             lc.llama_model_free(self.pointer)
             self.pointer = None
-        _sketches.discard(id(self))
+        nativelog.unhush(id(self))
 
 
 def _open(pointer: Any) -> Any:
@@ -275,10 +245,10 @@ class Context:
         if options.abort_callback[0]:
             params.abort_callback = ctypes.cast(options.abort_callback[0], type(params.abort_callback))
             params.abort_callback_data = options.abort_callback[1]
-        _errors.clear()
+        nativelog.clear_errors()
         self._address = lc.llama_init_from_model(model.pointer, params)
         if not self._address:
-            raise ModelError(f"llama.cpp cannot make a context of {options.n_ctx} tokens: {_cause()}")
+            raise ModelError(f"llama.cpp cannot make a context of {options.n_ctx} tokens: {nativelog.first_error()}")
         self._memory = lc.llama_get_memory(self.pointer)
         self.n_ctx = int(lc.llama_n_ctx(self.pointer))
         self.n_batch = int(lc.llama_n_batch(self.pointer))  # never more than the context that was asked for
