@@ -257,7 +257,7 @@ def test_signals_stop_a_run_and_keep_what_was_written(invoke: Invoke, engine: Fa
     document = json.loads(result.stdout)
     assert result.exit_code == code
     assert document["error"] == one_line(result) == "stopped; kept: plan" and document["agents"][0]["text"] == "First answer."
-    assert signal.getsignal(number) == before and not interrupts.is_any_running()
+    assert signal.getsignal(number) == before and not interrupts.is_anything_left()
 
 
 def test_a_stopped_answer_is_kept_and_marked(invoke: Invoke, engine: FakeEngine) -> None:
