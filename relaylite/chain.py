@@ -29,7 +29,7 @@ from relaylite.result import ChainResult
 from relaylite.rows import Tokens
 from relaylite.runner import RowStore, Run, Runner, stream_of
 from relaylite.sampling import Sampling
-from relaylite.settling import Timer, settle
+from relaylite.settling import Settling, settle
 from relaylite.turn import TurnRequest, TurnRun
 
 ROOM_AFTER_DROP = 0.75  # rounds go until a prompt fills no more than this of its room, so that not every round moves all others
@@ -52,7 +52,7 @@ class Chain:
         settle_after_s: float | None = None,
     ) -> None:
         self._runner = runner
-        self._settling = Timer(self.settle, settle_after_s)
+        self._settling = Settling(runner, self._pasts, settle_after_s)
         self._fingerprint = transcript.tokenizer_fingerprint(runner.tokenizer)
         self._run = Run()
         self._notices: list[str] = []
