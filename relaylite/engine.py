@@ -201,15 +201,17 @@ class Engine:
         return self._sequence.rows(self.layout, origin)
 
     def use(self, profile: Profile, *, pick: Pick | None = None, captures: Mapping[str, str] | None = None) -> None:
-        """Relay as `profile` says from now on, or recompute the span tokens that `pick` names and no others. Empties the live sequence.
+        """From the next prefill on, rectify as `profile` says, or compute in every layer just the span tokens that `pick(plan)` names.
 
-        `captures`: states to capture (name → graph node) instead of those that `profile` needs.
+        `captures`: states to capture while decoding (name in `Rows.states` → graph node) instead of those that `profile` needs; a model
+        that cannot relay captures none. Empties the live sequence, so the next prefill goes on from nothing that is in it.
+        Raises UsageError if `profile` names layers that the model lacks, and changes nothing then; EngineClosed.
         """
         self._check_open()
         profile.check_fits(self.info.n_layer)
         self.profile, self._pick = profile, pick
-        if self.info.relay_refusal is None:
-            self._sequence.watch(profile.captures if captures is None else captures)
+        wanted = profile.captures if captures is None else captures
+        self._sequence.watch({} if self.info.relay_refusal else wanted)
 
     def logits(self) -> native.F32:
         """float32 `[n_vocab]` behind the prompt, before anything was generated."""
