@@ -16,6 +16,8 @@ from fakes import FakeEngine
 from relaylite import paths
 from relaylite.cli import interrupts
 
+TOO_SHORT = "no answer was relayed: text is taken over from 32 tokens on, and the answers are shorter"
+
 
 def test_answers_go_to_stdout_and_figures_to_stderr(invoke: Invoke, engine: FakeEngine) -> None:
     engine.enqueue("1. Merge.", "def merge(): ...", "All well.")
@@ -51,15 +53,20 @@ def test_a_chain_whose_answers_are_too_short_to_relay_says_so(
     invoke: Invoke, engine: FakeEngine, answer: str, agents: str, policy: str, is_said: bool
 ) -> None:
     engine.enqueue(answer)
-    said = "note: nothing was relayed: text is taken over from 32 tokens on, and the answers are shorter\n"
-    assert (said in invoke("run", "Do.", "-a", agents, "-p", policy).stderr) is is_said
+    assert (f"note: {TOO_SHORT}\n" in invoke("run", "Do.", "-a", agents, "-p", policy).stderr) is is_said
+
+
+def test_json_says_so_too_and_quiet_says_nothing(invoke: Invoke, engine: FakeEngine) -> None:
+    engine.enqueue("x" * 20)
+    result = invoke("run", "Do.", "-a", "plan,code", "-p", "naive", "--json", "--quiet")
+    assert result.stderr == "" and json.loads(result.stdout)["notices"] == [TOO_SHORT]
 
 
 def test_what_stands_in_place_is_not_called_too_short(invoke: Invoke, engine: FakeEngine) -> None:
     for _ in range(2):
         engine.enqueue("A.", "B.")
         result = invoke("run", "Do.", "-a", "plan,code", "-p", "naive")
-    assert " 0 relayed " in result.stderr.splitlines()[1] and "nothing was relayed" not in result.stderr
+    assert " 0 relayed " in result.stderr.splitlines()[1] and "was relayed:" not in result.stderr
 
 
 @pytest.mark.parametrize(("args", "stdout"), [(["--quiet"], "## plan\nA.\n## code\nB.\n"), (["--quiet", "--last"], "B.\n")])
