@@ -346,7 +346,7 @@ def _info(model: llama.Model, context: llama.Context, token_bytes: int, refusal:
         n_vocab=model.vocab.n_tokens,
         file_bytes=model.path.stat().st_size,
         kv_bytes_per_token=token_bytes,
-        quantization=model.description,
+        quantization=model.quantization,
         warnings=tuple(warnings),
     )
 
