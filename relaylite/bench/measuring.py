@@ -208,13 +208,13 @@ class Bench:
         return list(self._engine.answer_tokens)
 
     def _prefill(self, method: Method, reading: Reading) -> None:
-        self._engine.use(method.profile(self._profile), pick=method.pick)
+        self._engine.use(method.profile(self._profile), pick=method.pick, n_batch=method.n_batch)
         prompt = self._upstream.prompts.build(reading.messages)
         self._engine.prefill(make_plan(prompt.tokens, reading.store, method.policy), lambda _: self._check())
 
     def _timed(self, method: Method, reading: Reading, number: int, group: str) -> tuple[Sample, F32]:
         """The prompt by `method`, from its parts to its first token. Returns the logits of that token too."""
-        self._engine.use(method.profile(self._profile), pick=method.pick)
+        self._engine.use(method.profile(self._profile), pick=method.pick, n_batch=method.n_batch)
         started = time.perf_counter()
         prompt = self._upstream.prompts.build(reading.messages)
         plan = make_plan(prompt.tokens, reading.store, method.policy)
