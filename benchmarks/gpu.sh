@@ -19,7 +19,7 @@ fi
 started=$SECONDS
 folder=$(mktemp -d)
 worker=""
-trap '[ -z "$worker" ] || kill "$worker"; rm -rf "$folder"' EXIT
+trap '[ -z "$worker" ] || kill "$worker" 2>/dev/null; rm -rf "$folder"' EXIT
 
 limit 20 "$venv/bin/relaylite" doctor --quick | grep -E "device|GPU|features" || true
 if [ "${PARITY:-yes}" = yes ]; then
@@ -33,10 +33,10 @@ fi
 
 if [ "$name" = rpc ] && [[ " $* " != *" --rpc"* ]]; then
     address=127.0.0.1:$("$python" -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])')
-    "$venv/bin/relaylite" worker --port "${address#*:}" &
+    "$venv/bin/relaylite" worker --port "${address#*:}" >"$folder/worker.log" 2>&1 &
     worker=$!
     until "$python" -c "from relaylite import rpc; rpc.ask('$address')" 2>/dev/null; do
-        kill -0 "$worker" 2>/dev/null || exit 1
+        kill -0 "$worker" 2>/dev/null || { cat "$folder/worker.log" >&2; exit 1; }
         sleep 0.2
     done
     set -- --rpc "$address" "$@"
