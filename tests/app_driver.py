@@ -66,7 +66,7 @@ def scripted_app(
     return RelayApp(settings or Settings(), engine_thread, KNOWN, chosen, policy, history or History(None), files)
 
 
-async def until(pilot: Pilot[None], condition: Callable[[], object], seconds: float = 20.0) -> None:
+async def until(pilot: Pilot[None], condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Let the app work until the condition holds."""
     end = time.monotonic() + seconds
     while not condition():
@@ -91,7 +91,7 @@ def drive_from_start(app: RelayApp, scenario: Callable[[Pilot[None]], Awaitable[
     async def session() -> None:
         async with app.run_test(size=size, notifications=True) as pilot:
             await scenario(pilot)
-        assert app.engine.close(5.0), "the engine's thread did not end"
+        assert app.engine.close(60.0), "the engine's thread did not end"
 
     asyncio.run(session())
 
@@ -113,6 +113,13 @@ async def ask(pilot: Pilot[None], text: str) -> None:
     await say(pilot, text)
     await until(pilot, lambda: len(app.conversation.rounds) > before)
     await until(pilot, lambda: not app.main.is_busy)
+    await pilot.pause()
+
+
+async def open_dialog(pilot: Pilot[None], key: str, kind: type) -> None:
+    """Press `key` and wait for the screen of that kind."""
+    await pilot.press(key)
+    await until(pilot, lambda: isinstance(pilot.app.screen, kind))
     await pilot.pause()
 
 

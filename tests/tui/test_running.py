@@ -254,16 +254,17 @@ def test_quitting_while_the_model_works_ends_its_thread() -> None:
     assert not app.engine.is_alive()
 
 
-def test_ctrl_c_twice_quits() -> None:
-    engine = FakeEngine()
-    app = scripted_app(engine, ["plan"])
+@pytest.mark.parametrize(("within_s", "quits"), [(3600.0, True), (0.0, False)])
+def test_ctrl_c_twice_quits_if_the_second_comes_soon(within_s: float, quits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relaylite.tui.app.QUIT_AGAIN_S", within_s)
+    app = scripted_app(FakeEngine(), ["plan"])
 
     async def scenario(pilot: Pilot[None]) -> None:
         await pilot.press("ctrl+c")
         assert app._exit is False
-        assert any("Ctrl+C again" in notice for notice in notices(app))
+        assert not quits or any("Ctrl+C again" in notice for notice in notices(app))
         await pilot.press("ctrl+c")
-        assert app._exit is True
+        assert app._exit is quits
 
     drive(app, scenario)
 

@@ -6,6 +6,7 @@ Each is compared with its file in `snapshots/`; `UPDATE_SNAPSHOTS=1` writes them
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from relaylite.metrics import CellMap, TtftParts, TurnMetrics
 from relaylite.seam import Memory
 from relaylite.tui.app import RelayApp
 from relaylite.tui.reports import RunEnded
+from relaylite.tui.widgets.metrics_panel import MetricsPanel
 
 FOLDER = Path(__file__).parent / "snapshots"
 PLAN = "1. Read both lists with **two indices**.\n2. Take the smaller head each time.\n3. Append what is left of either list."
@@ -69,12 +71,20 @@ async def talk(app: RelayApp) -> None:
         await app.main.show_report(report)  # type: ignore[arg-type]
 
 
-def check(name: str, shown: str) -> None:
+async def check(name: str, pilot: Pilot[None], app: RelayApp) -> None:
+    """Drawing takes as many steps as it takes: the screen has to come to what is in the file."""
     file = FOLDER / f"{name}.txt"
-    shown = "\n".join(line.rstrip() for line in shown.splitlines()) + "\n"
+
+    def shown() -> str:
+        return "\n".join(line.rstrip() for line in screen_text(app).splitlines()) + "\n"
+
     if os.environ.get("UPDATE_SNAPSHOTS"):
-        file.write_text(shown, encoding="utf-8")
-    assert shown == file.read_text(encoding="utf-8"), f"{name} looks different; UPDATE_SNAPSHOTS=1 takes the new look over"
+        await pilot.pause(1)
+        file.write_text(shown(), encoding="utf-8")
+    wanted = file.read_text(encoding="utf-8")
+    with suppress(AssertionError):
+        await until(pilot, lambda: shown() == wanted)
+    assert shown() == wanted, f"{name} looks different; UPDATE_SNAPSHOTS=1 takes the new look over"
 
 
 SCREENS = {
@@ -96,6 +106,7 @@ def test_the_screen_looks_as_it_did(name: str, monkeypatch: pytest.MonkeyPatch) 
     app = scripted_app(FakeEngine(n_layer=16), ["plan", "code"])
 
     async def scenario(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: app.main.query_one(MetricsPanel)._memory)  # else that of opening could come after ours
         await talk(app)
         app.main.inspector.show_memory(Memory(resident_bytes=412_000_000, store_bytes=38_000_000))
         if name.startswith("prompt"):
@@ -103,8 +114,7 @@ def test_the_screen_looks_as_it_did(name: str, monkeypatch: pytest.MonkeyPatch) 
         await pilot.press(*keys)
         if name.startswith("prompt"):
             await until(pilot, lambda: "chat template" in screen_text(app).splitlines()[4])
-        await pilot.pause(0.2)
         app.main.input.cursor_blink = False
-        check(name, screen_text(app))
+        await check(name, pilot, app)
 
     drive(app, scenario, size=size)
