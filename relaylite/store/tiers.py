@@ -8,6 +8,7 @@ from collections.abc import Set
 
 import numpy as np
 
+from relaylite.loading import Damaged
 from relaylite.rows import RowLayout, Rows
 from relaylite.store.captured import Mask, captured_rows
 from relaylite.store.codec import PLAIN, Codec
@@ -87,10 +88,7 @@ class Tiers:
         """
         if node.is_exact and not (captured[node.start : node.end] & ~node.captured).any():
             return
-        old = node.rows
-        if old is None:
-            piece = self._piece(node)
-            old = piece.rows if len(piece.rows) == len(node.tokens) else piece.rows.slice(piece.offset, piece.offset + len(node.tokens))
+        old = self._whole(node)
         newer = renewed(old, rows, is_exact=node.is_exact)
         if newer is not old and self.make_room(newer.n_bytes - node.ram_bytes, keep):
             self.holdings.renew(node, newer)
@@ -138,18 +136,33 @@ class Tiers:
             raise ValueError("a node without rows and file")
         name = file.path.name
         try:
-            rows, offset = file.rows(self.layout), node.file_offset
-        except (Corrupt, OSError) as problem:
-            if isinstance(problem, Corrupt):
-                folder.discard(name, problem)
+            rows, offset = file.rows(self.layout, node.file_offset, len(node.tokens))
+        except Corrupt as problem:
+            self.lose(name, problem)
+            raise Lost(name) from problem
+        except OSError as problem:
             self._forget(name)
             raise Lost(name) from problem
         folder.touch(name)
-        if file.header.codec != PLAIN.name:
-            rows, offset = rows.slice(offset, offset + len(node.tokens)), 0
-            if self.make_room(rows.n_bytes, node):
-                self.holdings.set_rows(node, rows)
+        if file.header.codec != PLAIN.name and self.make_room(rows.n_bytes, node):
+            self.holdings.set_rows(node, rows)
         return Piece(node.start, node.end, rows, offset, node.is_exact)
+
+    def _whole(self, node: Node) -> Rows:
+        """The rows of `node` and no others, all there. Raises Lost."""
+        piece = self._piece(node)
+        try:
+            piece.rows.bring()
+        except Damaged as problem:
+            self.lose(problem.name, problem.problem)
+            raise Lost(problem.name) from problem
+        return piece.rows if len(piece.rows) == len(node.tokens) else piece.rows.slice(piece.offset, piece.offset + len(node.tokens))
+
+    def lose(self, name: str, problem: Exception) -> None:
+        """Remove a file that turned out to be damaged, and forget its rows."""
+        if self.folder is not None:
+            self.folder.discard(name, problem)
+        self._forget(name)
 
     def _save(self, node: Node, kept: Set[Node] = frozenset()) -> bool:
         """Write the rows that `node` has in memory; whether they are on disk now. No file that `kept` nodes need goes for it."""
