@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ def gather(pieces: list[Piece], start: int, end: int) -> tuple[Rows, int]:
     whole = Rows(
         tokens=np.concatenate([piece.cut(piece.rows.tokens, start, end) for piece in pieces]),
         position=start,
-        n_exact=max((min(piece.end, end) - start for piece in pieces if piece.is_exact), default=0),
+        n_exact=max((min(piece.end, end) - start for piece in takewhile(lambda piece: piece.is_exact, pieces)), default=0),
         data=data,
         layout=layout,
         states=_states(pieces, start, end),

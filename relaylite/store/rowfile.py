@@ -50,7 +50,7 @@ class Header:
     """`n` rows from `position` on. `n_exact`: how many of the tokens from position 0 on have exact rows, as far as they lead here.
 
     `is_rooted`: the token section begins at position 0; else with the first row, and no row is exact. `captured`: ranges of rows
-    with all hidden states that the file has; `states`: their widths.
+    with all hidden states that the file has; `states`: their widths. Rows in a smaller form than plain are not exact.
     """
 
     fingerprint: str
@@ -67,7 +67,7 @@ class Header:
 
     @property
     def is_exact(self) -> bool:
-        return self.is_rooted and self.n_exact == self.position + self.n
+        return self.is_rooted and self.codec == PLAIN.name and self.n_exact == self.position + self.n
 
     @classmethod
     def parse(cls, text: bytes) -> Header:
@@ -143,7 +143,7 @@ class RowFile:
         try:
             states = {name: self._state(mapped, name)[first:end] for name in header.states}
             data = mapped[start : start + n * layout.token_bytes] if codec is PLAIN else np.empty(n * layout.token_bytes, np.uint8)
-            n_exact = min(max(header.n_exact - header.position - first, 0), n)
+            n_exact = min(max(header.n_exact - header.position - first, 0), n) if codec is PLAIN else 0
             loading = Loading(layout.n_layer, partial(self._make, mapped, data, layout, codec, range(first, end)))
             return Rows(self.own_tokens[first:end], header.position + first, n_exact, data, layout, states, header.origin, loading)
         except ValueError as error:

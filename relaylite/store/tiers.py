@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Set
+from itertools import takewhile
 
 import numpy as np
 
@@ -86,10 +87,10 @@ class Tiers:
 
         `captured`: which of `rows` have the states that relaying needs.
         """
-        if node.is_exact and not (captured[node.start : node.end] & ~node.captured).any():
+        if node.holds_exact and not (captured[node.start : node.end] & ~node.captured).any():
             return
         old = self._whole(node)
-        newer = renewed(old, rows, is_exact=node.is_exact)
+        newer = renewed(old, rows, is_exact=node.holds_exact)
         if newer is not old and self.make_room(newer.n_bytes - node.ram_bytes, keep):
             self.holdings.renew(node, newer)
 
@@ -130,7 +131,7 @@ class Tiers:
 
     def _piece(self, node: Node) -> Piece:
         if node.rows is not None:
-            return Piece(node.start, node.end, node.rows, 0, node.is_exact)
+            return Piece(node.start, node.end, node.rows, 0, node.holds_exact)
         file, folder = node.file, self.folder
         if file is None or folder is None:
             raise ValueError("a node without rows and file")
@@ -146,7 +147,7 @@ class Tiers:
         folder.touch(name)
         if file.header.codec != PLAIN.name and self.make_room(rows.n_bytes, node):
             self.holdings.set_rows(node, rows)
-        return Piece(node.start, node.end, rows, offset, node.is_exact)
+        return Piece(node.start, node.end, rows, offset, node.holds_exact)
 
     def _whole(self, node: Node) -> Rows:
         """The rows of `node` and no others, all there. Raises Lost."""
@@ -175,7 +176,7 @@ class Tiers:
                 name,
                 RowWriter(draft, self._codec),
                 order=lambda entries: self._order(entries, node, kept | set(node.path())),
-                keeps=lambda file: node.is_exact and bool(file.captured(self.holdings.wanted).sum() >= node.captured.sum()),
+                keeps=lambda file: file.header.is_exact and bool(file.captured(self.holdings.wanted).sum() >= node.captured.sum()),
             )
         except CannotWrite:
             return False
@@ -193,7 +194,11 @@ class Tiers:
         if path[0].parent is None:
             return Draft(rows, None, 0)
         lead = np.concatenate([np.empty(0, np.int32), *(passed.tokens for passed in path[:-1])])
-        return Draft(rows, lead, max((passed.end for passed in path if passed.is_exact), default=0))
+        return Draft(rows, lead, max((passed.end for passed in takewhile(self._is_exact_on_disk, path)), default=0))
+
+    def _is_exact_on_disk(self, node: Node) -> bool:
+        """Whether the rows of `node` are, or will be, exact in their file."""
+        return node.is_exact and (self._codec is PLAIN if node.file is None else node.file.header.is_exact)
 
     def _forget(self, name: str) -> None:
         file = self._files.pop(name, None)

@@ -71,15 +71,17 @@ def cell_calls(live: LiveModel) -> Iterator[BadCall]:
     ]  # fmt: skip
     for fields in bad_segments:
         shown = {name: value for name, value in fields.items() if name != "data"}
-        yield f"relay_append({shown}{', data' if 'data' in fields else ''})", lambda f=fields: lib.relay_append(relay, segment(**f), 1)
-        yield f"relay_write({shown}{', data' if 'data' in fields else ''})", lambda f=fields: lib.relay_write(relay, 1, segment(**f), 1, 0, 1)
+        shown_data = f"{shown}{', data' if 'data' in fields else ''}"
+        yield f"relay_append({shown_data})", lambda f=fields: lib.relay_append(relay, segment(**f), 1)
+        yield f"relay_write({shown_data})", lambda f=fields: lib.relay_write(relay, 1, segment(**f), 1, 0, 1)
     yield "relay_write(null segments)", lambda: lib.relay_write(relay, 0, NULL, 1, 0, 1)
     for n in (0, -1, INT_MIN):
         yield f"relay_write({n} segments)", lambda n=n: lib.relay_write(relay, 0, segment(n=1), n, 0, 1)
+    row = segment(data=data, n_run=N, n=1)
     for p0 in (-1, N, INT_MAX, INT_MIN):
-        yield f"relay_write(at {p0})", lambda p0=p0: lib.relay_write(relay, p0, segment(data=data, n_run=N, n=1), 1, 0, 1)
+        yield f"relay_write(at {p0})", lambda p0=p0: lib.relay_write(relay, p0, row, 1, 0, 1)
     for first, end in ((-1, 1), (1, 0), (0, live.n_layer + 1), (INT_MIN, INT_MAX)):
-        yield f"relay_write(layers {first} to {end})", lambda a=first, b=end: lib.relay_write(relay, 0, segment(data=data, n_run=N, n=1), 1, a, b)
+        yield f"relay_write(layers {first} to {end})", lambda a=first, b=end: lib.relay_write(relay, 0, row, 1, a, b)
     many = ffi.new("relay_segment[]", [{"n": INT_MAX}] * 8)
     yield "relay_append(more tokens than a number holds)", lambda: lib.relay_append(relay, many, 8)
     yield "relay_write(more tokens than a number holds)", lambda: lib.relay_write(relay, 0, many, 8, 0, 1)

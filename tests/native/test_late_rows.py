@@ -14,7 +14,9 @@ from relaylite.errors import Cancelled, NativeError
 from relaylite.native import Placement
 
 
-@pytest.fixture(scope="module", params=[("llama", "f16"), ("llama", "f32"), ("llama", "q8_0"), ("llama", "q4_0"), ("gemma3", "f16")], ids="-".join)
+@pytest.fixture(
+    scope="module", params=[("llama", "f16"), ("llama", "f32"), ("llama", "q8_0"), ("llama", "q4_0"), ("gemma3", "f16")], ids="-".join
+)
 def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveModel]:
     """Caches that are turned in place, through F32, and through a Hadamard matrix; Gemma 3 has a sliding window and another RoPE in it."""
     architecture, kv_type = request.param
