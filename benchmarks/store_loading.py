@@ -1,6 +1,7 @@
 """What rows that come from disk cost a first token, against the same rows in memory.
 
     python benchmarks/store_loading.py [--model FILE] [--tokens 1000,2000] [--rounds 5] [--threads 2] [--forms plain,q6-q4]
+        [--states "cold first,cold beside"] [--full]
 
 A text of so many tokens lies in the store, and a prompt of 137 other tokens, that text and 8 more is planned and prefilled with policy
 `relay`: its rows from memory, then from files of every form. These lie in the system's page cache (warm) or not (cold: the file's pages
@@ -85,7 +86,7 @@ def report(engine: Engine, rows: Rows, prompt: Tokens, options: argparse.Namespa
         store.close()
     times: dict[str, Times] = {"full": Times()} if options.full else {}
     times["memory"] = Times()
-    times |= {f"{form} {state}": Times() for form in forms for state in STATES}
+    times |= {f"{form} {state}": Times() for form in forms for state in options.states.split(",")}
     for number in range(options.rounds):
         names = list(times)
         for name in [*names[number % len(names) :], *names[: number % len(names)]]:  # so that no way always comes behind the same one
@@ -110,6 +111,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--forms", default=",".join(CODECS))
+    parser.add_argument("--states", default=",".join(STATES))
     parser.add_argument("--full", action="store_true", help="a full prefill, too")
     options = parser.parse_args()
 

@@ -116,7 +116,7 @@ class Engine:
         self.finish_reason = ""
         self.answer_tokens: tuple[int, ...] = ()
         is_offloaded = not 0 <= options.n_offloaded < self._model.n_layer
-        n_loaders = logical_cores() - (0 if is_offloaded else n_threads)  # of cores that the sweep has, it would lose more than is won
+        n_loaders = logical_cores() - (0 if is_offloaded else n_threads)  # threads of a sweep wait for the one that lost its core
         self._sequence = LiveSequence(self._context, cells, capture, self._stop, n_loaders=max(0, n_loaders))
         self._sequence.watch({} if refusal else self.profile.captures)
         self._past = None if cells is not None else Past(self._model, self._context, self._sequence, self.layout, options.past_bytes)

@@ -25,7 +25,7 @@ class Loading:
     """Of `n_layer` layers, those that are there. `make` makes the rows of one; it may raise Damaged. Used from any thread."""
 
     def __init__(self, n_layer: int, make: Callable[[int], None]) -> None:
-        self._make = make
+        self._make: Callable[[int], None] | None = make  # let go with what it holds when all is there
         self._locks = [threading.Lock() for _ in range(n_layer)]
         self._is_there = [False] * n_layer
 
@@ -48,5 +48,8 @@ class Loading:
     def _bring(self, layer: int) -> None:
         with self._locks[layer]:
             if not self._is_there[layer]:
+                assert self._make is not None
                 self._make(layer)
                 self._is_there[layer] = True
+        if self.is_done:
+            self._make = None
