@@ -14,7 +14,7 @@ from typing import Any
 
 from relaylite.agents import Agent
 from relaylite.chain import Chain
-from relaylite.errors import UsageError
+from relaylite.errors import RelayliteError, UsageError
 from relaylite.policies import Fidelity, Policy, parse_policy
 from relaylite.process import available_bytes, resident_bytes
 from relaylite.runner import Runner
@@ -137,7 +137,13 @@ class Relay:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        """What closing raises is a note to the error that led here, if one did."""
+        try:
+            self.close()
+        except RelayliteError as failed:
+            if error is None:
+                raise
+            error.add_note(str(failed))
 
 
 def _codec(name: str) -> Codec:

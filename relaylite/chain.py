@@ -29,8 +29,9 @@ from relaylite.result import ChainResult
 from relaylite.rows import Tokens
 from relaylite.runner import RowStore, Run, Runner, stream_of
 from relaylite.sampling import Sampling
-from relaylite.settling import Timer, settle
+from relaylite.settling import Settling, settle
 from relaylite.turn import TurnRequest, TurnRun
+from relaylite.unrelayed import why_nothing_relayed
 
 ROOM_AFTER_DROP = 0.75  # rounds go until a prompt fills no more than this of its room, so that not every round moves all others
 _CLOSED_MEANWHILE = "the model was closed while it was writing; what was written until then is kept"
@@ -52,7 +53,7 @@ class Chain:
         settle_after_s: float | None = None,
     ) -> None:
         self._runner = runner
-        self._settling = Timer(self.settle, settle_after_s)
+        self._settling = Settling(runner, self._pasts, settle_after_s)
         self._fingerprint = transcript.tokenizer_fingerprint(runner.tokenizer)
         self._run = Run()
         self._notices: list[str] = []
@@ -246,6 +247,8 @@ class Chain:
                 yield event
                 if isinstance(event, PrefillDone) and index + 1 < end and self._runner.store.has_disk:
                     self._prefetch(index + 1)
+        if reason := why_nothing_relayed(round.turns, self.effective_policy):
+            yield Notice(reason, is_minor=True)
 
     def _prefetch(self, index: int) -> None:
         """While an agent writes, what is on disk of the next one's past is read: loading hides behind writing."""

@@ -123,6 +123,7 @@ class Engine:
         if self._past is not None:
             self.info = replace(self.info, prefix_reuse=self._past.reach)
         self._pick: Pick | None = None
+        self._n_batch: int | None = None
         self._logits: native.F32 | None = None  # of the prompt's last token, where llama.cpp did not compute it
 
     @property
@@ -159,10 +160,10 @@ class Engine:
         self._logits = None
         start = n_placed
         if self._past is not None and plan.policy.use_prefix and (parting := self._past.parting(plan.tokens)):
-            self._sequence.compute(plan.tokens[start:parting])
+            self._sequence.compute(plan.tokens[start:parting], self._n_batch)
             self._past.keep()
             start = parting
-        self._sequence.compute(plan.tokens[start:])
+        self._sequence.compute(plan.tokens[start:], self._n_batch)
         cells = np.full((self.info.n_layer, len(plan.tokens)), CellMap.NEW, np.uint8)
         cells[:, :n_placed] = CellMap.PREFIX
         return Prefill(place_ms, 0.0, clock.lap(), CellMap(cells, np.full(len(plan.tokens), np.nan, np.float32)))
@@ -207,16 +208,21 @@ class Engine:
             self._past.keep()
         return self._sequence.rows(self.layout, origin)
 
-    def use(self, profile: Profile, *, pick: Pick | None = None, captures: Mapping[str, str] | None = None) -> None:
-        """Relay as `profile` says from now on, or recompute the span tokens that `pick` names and no others. Empties the live sequence.
+    def use(
+        self, profile: Profile, *, pick: Pick | None = None, captures: Mapping[str, str] | None = None, n_batch: int | None = None
+    ) -> None:
+        """From the next prefill on, rectify as `profile` says, or compute in every layer just the span tokens that `pick(plan)` names.
 
-        `captures`: states to capture (name → graph node) instead of those that `profile` needs.
+        `captures`: states to capture while decoding (name in `Rows.states` → graph node) instead of those that `profile` needs; a model
+        that cannot relay captures none. `n_batch`: tokens that llama.cpp computes at once in a prefill, instead of as many as it takes.
+        Empties the live sequence, so the next prefill goes on from nothing that is in it.
+        Raises UsageError if `profile` names layers that the model lacks, and changes nothing then; EngineClosed.
         """
         self._check_open()
         profile.check_fits(self.info.n_layer)
-        self.profile, self._pick = profile, pick
-        if self.info.relay_refusal is None:
-            self._sequence.watch(profile.captures if captures is None else captures)
+        self.profile, self._pick, self._n_batch = profile, pick, n_batch
+        wanted = profile.captures if captures is None else captures
+        self._sequence.watch({} if self.info.relay_refusal else wanted)
 
     def logits(self) -> native.F32:
         """float32 `[n_vocab]` behind the prompt, before anything was generated."""
@@ -351,7 +357,7 @@ def _info(model: llama.Model, context: llama.Context, token_bytes: int, refusal:
         n_vocab=model.vocab.n_tokens,
         file_bytes=model.path.stat().st_size,
         kv_bytes_per_token=token_bytes,
-        quantization=model.description,
+        quantization=model.quantization,
         warnings=tuple(warnings),
     )
 

@@ -90,9 +90,13 @@ class TurnFinished:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that the user should know once: relaying is off and why, old turns were dropped, …"""
+    """Something that the user should know once: relaying is off and why, old turns were dropped, …
+
+    `is_minor`: nothing went wrong; where little is to be said, this is left out.
+    """
 
     text: str
+    is_minor: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,10 +83,10 @@ class Model:
         return text.decode("utf-8", "replace") if text else None
 
     @property
-    def description(self) -> str:
-        buffer = ctypes.create_string_buffer(256)
-        lc.llama_model_desc(self.pointer, buffer, 256)
-        return buffer.value.decode("utf-8", "replace")
+    def quantization(self) -> str:
+        """The type of most weights, such as Q4_K - Medium."""
+        name: bytes = lc.llama_ftype_name(lc.llama_model_ftype(self.pointer)) or b""
+        return name.decode("utf-8", "replace")
 
     n_layer = property(lambda self: int(lc.llama_model_n_layer(self.pointer)))
     n_embd = property(lambda self: int(lc.llama_model_n_embd(self.pointer)))

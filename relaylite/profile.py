@@ -43,7 +43,7 @@ class RelayParameters:
     tau: float = 1.5
     max_share: float = 0.25
     lead: float = 0.5
-    thinning: float = 0.07
+    thinning: float = 0.11
 
     def __post_init__(self) -> None:
         _check_types(self)

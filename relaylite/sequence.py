@@ -128,10 +128,11 @@ class LiveSequence:
 
     # -- computing -----------------------------------------------------------------------------------------------------
 
-    def compute(self, tokens: Tokens) -> None:
-        """Append `tokens` by llama.cpp itself, in batches; its logits are then those behind the last."""
-        for first in range(0, len(tokens), self._context.n_batch):
-            self.decode(tokens[first : first + self._context.n_batch].tolist())
+    def compute(self, tokens: Tokens, n_batch: int | None = None) -> None:
+        """Append `tokens` by llama.cpp itself, in batches of `n_batch` or as large as it takes; its logits are those behind the last."""
+        size = n_batch or self._context.n_batch
+        for first in range(0, len(tokens), size):
+            self.decode(tokens[first : first + size].tolist())
 
     def decode(self, tokens: list[int], *, all_logits: bool = False) -> None:
         """Append one batch. Raises Cancelled, or NativeError with llama.cpp's reason; the sequence must be forgotten then."""

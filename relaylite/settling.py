@@ -7,6 +7,7 @@ which keeps what it had computed by whole steps.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
@@ -22,12 +23,12 @@ from relaylite.runner import Run, Runner
 STEP = 256  # tokens computed before their rows are kept; keeping them cannot be interrupted
 
 
-def settle(runner: Runner, pasts: Iterable[Tokens]) -> int:
+def settle(runner: Runner, pasts: Iterable[Tokens], run: Run | None = None) -> int:
     """Compute what is not known exactly of each of `pasts`, until other work comes; the number of tokens computed.
 
-    Raises EngineBusy if the engine is in use, EngineClosed.
+    `run`: the one in the background that this shall be. Raises EngineBusy if the engine is in use, EngineClosed.
     """
-    run = Run(is_background=True)
+    run = run or Run(is_background=True)
     n_computed = 0
     with suppress(Cancelled), runner.lend(run), runner.store.uncounted():
         for tokens in pasts:
@@ -53,25 +54,41 @@ def _steps(runner: Runner, run: Run, tokens: Tokens) -> Iterator[int]:
         yield plan.count(Kind.NEW)
 
 
-class Timer:
-    """Calls `work` in a thread of its own when so many seconds have passed since `start`; `stop` or another `start` calls that off."""
+class Settling:
+    """Settles a conversation, in a thread of its own, when `after_s` seconds have passed since `start`; never if that is None.
 
-    def __init__(self, work: Callable[[], object], after_s: float | None) -> None:
-        self._work, self._after_s = work, after_s
+    `stop` calls it off, another `start` puts it off. `pasts` is a method of the conversation, which is not kept alive for this: when it
+    is dropped, that calls it off too.
+    """
+
+    def __init__(self, runner: Runner, pasts: Callable[[], Iterable[Tokens]], after_s: float | None) -> None:
+        self._runner, self._after_s = runner, after_s
+        self._pasts = weakref.WeakMethod(pasts, lambda _: self.stop())
         self._timer: threading.Timer | None = None
+        self._run = Run(is_background=True)
 
     def start(self) -> None:
         self.stop()
         if self._after_s is not None:
-            self._timer = threading.Timer(self._after_s, self._work_quietly)
+            self._run = Run(is_background=True)
+            self._timer = threading.Timer(self._after_s, self._settle_quietly, [self._run])
             self._timer.daemon = True
             self._timer.start()
 
     def stop(self) -> None:
+        """Takes no lock, since anything may drop a conversation: what is being computed ends with its step."""
+        self._run.cancelled.set()
         if self._timer is not None:
             self._timer.cancel()
 
-    def _work_quietly(self) -> None:
+    def _settle_quietly(self, run: Run) -> None:
         """Whatever keeps it from working (the engine is in use, the model was closed) is no news for anyone."""
         with suppress(RelayliteError):
-            self._work()
+            settle(self._runner, self._known_pasts(), run)
+
+    def _known_pasts(self) -> Iterator[Tokens]:
+        """The pasts as they are when the first one is asked for; the conversation may be dropped while they are computed."""
+        pasts = self._pasts()
+        known = [] if pasts is None else list(pasts())
+        del pasts
+        yield from known

@@ -17,7 +17,7 @@ from relaylite.attachments import Attachment
 from relaylite.config import Settings
 from relaylite.policies import NAIVE, Policy
 from relaylite.tui.app import RelayApp
-from relaylite.tui.backend import OnProgress, Progress, RelayLike
+from relaylite.tui.backend import OnProgress, Opener, Progress, RelayLike
 from relaylite.tui.engine_thread import EngineThread
 from relaylite.tui.files import History
 
@@ -53,7 +53,7 @@ def scripted_app(
     agents: Sequence[str | Agent] = ("plan", "code", "review"),
     policy: Policy = NAIVE,
     history: History | None = None,
-    opener: ScriptedOpener | None = None,
+    opener: Opener | None = None,
     settings: Settings | None = None,
     saved: dict[str, Any] | None = None,
     keep: Callable[[dict[str, Any]], None] | None = None,

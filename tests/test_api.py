@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 from fakes import FakeEngine
 
-from relaylite import Agent, Attachment, ChainResult, Policy, Relay, Sampling, UsageError, read_attachment
+from relaylite import Agent, Attachment, ChainResult, EngineBusy, EngineClosed, Policy, Relay, Sampling, UsageError, read_attachment
 from relaylite.metrics import TtftParts, TurnMetrics
 
 PLAN = Agent("plan", "Make a plan.")
@@ -95,6 +97,32 @@ def test_chains_start_with_the_relays_policy_and_sampling(engine: FakeEngine) ->
     assert (other.policy.label, other.sampling) == ("full", Sampling(max_tokens=2, seed=3))
     assert Relay(engine=engine, sampling=Sampling(top_k=1)).chain([PLAN]).sampling == Sampling(top_k=1)
     assert Relay(engine=engine, policy=Policy("mine", True, True, min_span=5)).chain([PLAN]).policy.min_span == 5
+
+
+def test_a_close_that_fails_does_not_hide_what_led_there(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relaylite.runner.CLOSE_TIMEOUT_S", 0.05)
+    with pytest.raises(KeyboardInterrupt) as caught, Relay(engine=engine) as relay:
+        never_ends(relay, engine)
+        raise KeyboardInterrupt
+    assert caught.value.__notes__ == ["the model did not stop within 0 s; it is freed when the process ends"]
+    other = FakeEngine()
+    with pytest.raises(EngineBusy, match="did not stop"), Relay(engine=other) as relay:
+        never_ends(relay, other)
+    for each in (engine, other):
+        each.prefill_gate.set()
+
+
+def never_ends(relay: Relay, engine: FakeEngine) -> None:
+    """Begin a run that does not look whether it was cancelled."""
+    engine._raise_if_cancelled = lambda: None  # type: ignore[method-assign]
+    engine.prefill_gate.clear()
+
+    def run() -> None:
+        with suppress(EngineClosed):
+            relay.chain([PLAN]).run("Sort.")
+
+    threading.Thread(target=run, daemon=True).start()
+    assert engine.in_prefill.wait(60)
 
 
 def test_bad_settings_are_refused_before_a_model_is_opened() -> None:

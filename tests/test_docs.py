@@ -6,9 +6,12 @@ import dataclasses
 import re
 from pathlib import Path
 
-from relaylite.agents import BUILT_IN
+import pytest
+
+from relaylite.agents import BUILT_IN, load_agents
 from relaylite.catalog import load_catalog
 from relaylite.cli import COMMANDS
+from relaylite.config import load_settings
 from relaylite.events import Turn
 from relaylite.metrics import TtftParts, TurnMetrics
 from relaylite.result import ChainResult
@@ -43,6 +46,20 @@ def test_the_readmes_file_map_is_the_repository() -> None:
         assert (ROOT / path).exists(), path
     top = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")} - {"build", "dist"}
     assert {path.split("/")[0] for path in listed} >= {name for name in top if (ROOT / name).is_dir()}
+
+
+def test_the_examples_of_usage_md_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    agents, settings = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "usage.md").read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "agents.toml").write_text(agents, encoding="utf-8")
+    (tmp_path / "relaylite.toml").write_text(settings, encoding="utf-8")
+    assert load_agents(tmp_path / "agents.toml")["haiku"].reads == "previous"
+    loaded = load_settings({})
+    assert {"model", "agents", "settle_after_s", "relay", "store.disk"} == loaded.sources.keys()
+    assert {*loaded.sources.values()} == {"relaylite.toml"}
+    for name in re.findall(r"`?(RELAYLITE_[A-Z_]+)", settings):
+        monkeypatch.setenv(name, "1")
+        assert name in load_settings({}).sources.values()
 
 
 def test_the_example_is_short_and_complete() -> None:

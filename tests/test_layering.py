@@ -84,8 +84,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settling": VALUES | {"planner", "runner"},
     "transcript": VALUES | {"agents", "attachments", "conversation", "prompt"},
     "result": VALUES,
+    "unrelayed": VALUES,
     "chain": VALUES
-    | {"agents", "attachments", "conversation", "messages", "process", "prompt", "result", "runner", "settling", "transcript", "turn"},
+    | {"agents", "attachments", "conversation", "messages", "process", "prompt", "result", "runner", "settling", "transcript", "turn"}
+    | {"unrelayed"},
     "bench": VALUES
     | {"agents", "conversation", "engine", "messages", "native", "planner", "profile", "prompt", "rectify", "seam", "store"},
     "calibrate": VALUES | {"bench", "engine", "planner", "profile", "prompt", "rowvalues"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from contextlib import suppress
 
 import pytest
@@ -119,6 +120,38 @@ def test_a_resumed_conversation_settles_before_anything_is_said(engine: FakeEngi
         time.sleep(0.005)
     assert {plan.policy.name for plan in again.plans} == {"prefix"}
     assert resumed.run("Again.").turns[0].metrics.prefix_tokens > 0
+
+
+def test_a_conversation_that_is_dropped_is_not_settled_and_not_kept_alive(engine: FakeEngine) -> None:
+    engine.enqueue(LONG, "the code")
+    chain = relay_on(engine, settle_after_s=3600).chain([PLAN, CODE])
+    chain.run("Sort.")
+    timer, gone = chain._settling._timer, weakref.ref(chain)
+    assert timer is not None and timer.is_alive()
+    del chain
+    timer.join(SOON_S)
+    assert gone() is None and not timer.is_alive()
+    assert [plan.policy.name for plan in engine.plans] == ["naive", "naive"]
+
+
+def test_a_settling_ends_with_its_step_when_the_conversation_is_dropped(engine: FakeEngine) -> None:
+    engine.enqueue(LONG * 20, "the code")
+    chain = relay_on(engine, settle_after_s=0.01).chain([PLAN, CODE])
+    harvest = engine.harvest
+
+    def harvest_and_shut(origin: str) -> Rows:
+        if origin == "code":
+            engine.prefill_gate.clear()
+        return harvest(origin)
+
+    engine.harvest = harvest_and_shut  # type: ignore[method-assign]
+    chain.run("Sort.")
+    timer = chain._settling._timer
+    assert timer is not None and engine.in_prefill.wait(SOON_S)
+    del chain
+    engine.prefill_gate.set()
+    timer.join(SOON_S)
+    assert not timer.is_alive() and len(engine.plans) == 3
 
 
 def test_measuring_puts_a_settling_off_and_does_not_call_it_off(engine: FakeEngine) -> None:

@@ -239,7 +239,7 @@ class Actions(Screen[None]):
     # -- looking -----------------------------------------------------------------------------------------------------
 
     def action_help(self) -> None:
-        self.app.push_screen(HelpPage())
+        self.app.push_screen(HelpPage(self.app.replaced_keys))
 
     def action_settings(self) -> None:
         self.app.push_screen(SettingsPage(self.app.settings, str(paths.settings_file())))

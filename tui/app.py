@@ -80,7 +80,8 @@ class RelayApp(App[None]):
         self.register_theme(look.DARK)
         self.register_theme(look.LIGHT)
         self.theme = settings.tui.theme if settings.tui.theme in self.available_themes else look.DARK.name
-        self.set_keymap({str(action): str(keys) for action, keys in settings.tui.keys.items()})
+        self.replaced_keys = {str(action): str(keys) for action, keys in settings.tui.keys.items()}
+        self.set_keymap(self.replaced_keys)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return look.VARIABLE_DEFAULTS

@@ -7,9 +7,12 @@ Ctrl+Z suspend, Ctrl+B and Ctrl+A the prefixes of tmux and screen, and Ctrl+lett
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from textual.binding import Binding
+
+QUIT_WORDS = ("/quit", "/exit", "/q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,10 @@ class Command:
         return Binding(
             self.keys, self.action, self.footer or self.title, show=bool(self.footer), id=self.action, priority=self.keys != "escape"
         )
+
+    def key(self, replaced: Mapping[str, str]) -> str:
+        """The key as people write it, "" for none; `replaced`: keys by action, as in the settings."""
+        return key_name(replaced.get(self.action, self.keys)) if self.keys else ""
 
 
 COMMANDS = (
@@ -51,3 +58,22 @@ COMMANDS = (
     Command("settings", "Settings", "Every setting, its value, and where it comes from"),
     Command("screenshot", "Screenshot", "Save a picture of the screen as SVG"),
 )
+
+
+def key_name(keys: str) -> str:
+    """`ctrl+r` as people write it."""
+    return "+".join(part.capitalize() for part in keys.split(",")[0].replace("escape", "esc").split("+"))
+
+
+def in_place_of(word: str, replaced: Mapping[str, str]) -> str:
+    """What to do here instead of sending `word`, which looks like another program's command: `/policy`."""
+    command = next((command for command in COMMANDS if command.action == word.removeprefix("/").lower()), None)
+    if word.lower() in QUIT_WORDS:
+        advice = f"{word} is Ctrl+Q here."
+    elif command is None:
+        advice = f"There is no {word} here: Ctrl+P lists the commands, F1 their keys."
+    elif key := command.key(replaced):
+        advice = f"{word} is {key} here."
+    else:
+        advice = f"{word} is “{command.title}” here, which Ctrl+P lists."
+    return f"{advice} A space before it sends it as a message."

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
+from textual.notifications import SeverityLevel
 from textual.widgets import Footer, Input
 
 from relaylite.agents import Agent
@@ -17,6 +18,7 @@ from relaylite.events import ChainStarted, Notice, Phase, PrefillDone, TextDelta
 from relaylite.policies import Policy
 from relaylite.tui import look, reports
 from relaylite.tui.actions import Actions
+from relaylite.tui.commands import in_place_of
 from relaylite.tui.conversation import FINISHED, Conversation, State
 from relaylite.tui.engine_thread import EngineThread
 from relaylite.tui.safe_text import one_line, safe_text
@@ -100,7 +102,7 @@ class MainScreen(Actions):
             case TurnFinished():
                 self._show_turn_finished(report)
             case Notice():
-                self._show_notice(report.text)
+                self._show_notice(report.text, "information" if report.is_minor else "warning")
             case reports.RunEnded():
                 await self.transcript.drop_waiting()
                 self._show_run_ended(report)
@@ -114,12 +116,12 @@ class MainScreen(Actions):
                 self.is_measuring = False
                 self.complain(report.reason)
 
-    def _show_notice(self, text: str) -> None:
+    def _show_notice(self, text: str, severity: SeverityLevel = "warning") -> None:
         """Each once for a model, whether opening it or a run said so."""
         refusal = self.info.relay_refusal if self.info is not None else None
         if text not in self._noticed and not (refusal and refusal in text):
             self._noticed.add(text)
-            self.notify(safe_text(text), severity="warning", timeout=10, markup=False)
+            self.notify(safe_text(text), severity=severity, timeout=10, markup=False)
 
     async def _show_chain_started(self, report: ChainStarted) -> None:
         await self.transcript.drop_waiting()
@@ -288,8 +290,7 @@ class MainScreen(Actions):
                 self.resume()
             return
         if command := SLASH_COMMAND.match(event.text):
-            about = f"There is no {command[1]} here: Ctrl+P lists the commands, F1 their keys. A space before it sends it as a message."
-            self.notify(about, severity="warning", timeout=8, markup=False)
+            self.notify(in_place_of(command[1], self.app.replaced_keys), severity="warning", timeout=8, markup=False)
             return
         self._tasks.append(event.text)
         self.input.taken()

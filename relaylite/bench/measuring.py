@@ -139,15 +139,15 @@ class Bench:
             for reading in self._upstream.chain(task, agents):
                 yield f"{reading.index + 1} {reading.agent}", reading
             return
-        answers = self._answers_from(tasks, chain, max(self._options.relayed))
         for length in self._options.relayed:
+            answers = self._answers_from(tasks, chain, length)
             yield str(length), self._upstream.joined(answers, length, task, agents[1])
 
     def _agents_for(self, task: Task) -> Sequence[Agent]:
         return self._agents or built_in(task)
 
     def _answers_from(self, tasks: Sequence[Task], chain: int, n_tokens: int) -> list[Written]:
-        """What the first agent writes to this task and those after it, until that is `n_tokens` long; kept for later chains.
+        """What the first agent writes to this task and those after it, until that is `n_tokens` long; kept for later prompts.
 
         Raises UsageError if answers are too short to be joined, over as many tasks as there are.
         """
@@ -161,7 +161,7 @@ class Bench:
             if self._answers[number].n_relayable >= LEAST_JOINED:
                 answers.append(self._answers[number])
             if sum(answer.n_relayable for answer in answers) >= n_tokens:
-                self._answers = {later: answer for later, answer in self._answers.items() if later > chain}
+                self._answers = {later: answer for later, answer in self._answers.items() if later >= chain}
                 return answers
         raise UsageError(
             f"the answers to {len(tasks)} tasks are too short for {n_tokens} relayed tokens; raise --max-tokens or give more tasks"
@@ -208,13 +208,13 @@ class Bench:
         return list(self._engine.answer_tokens)
 
     def _prefill(self, method: Method, reading: Reading) -> None:
-        self._engine.use(method.profile(self._profile), pick=method.pick)
+        self._engine.use(method.profile(self._profile), pick=method.pick, n_batch=method.n_batch)
         prompt = self._upstream.prompts.build(reading.messages)
         self._engine.prefill(make_plan(prompt.tokens, reading.store, method.policy), lambda _: self._check())
 
     def _timed(self, method: Method, reading: Reading, number: int, group: str) -> tuple[Sample, F32]:
         """The prompt by `method`, from its parts to its first token. Returns the logits of that token too."""
-        self._engine.use(method.profile(self._profile), pick=method.pick)
+        self._engine.use(method.profile(self._profile), pick=method.pick, n_batch=method.n_batch)
         started = time.perf_counter()
         prompt = self._upstream.prompts.build(reading.messages)
         plan = make_plan(prompt.tokens, reading.store, method.policy)

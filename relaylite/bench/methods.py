@@ -1,20 +1,22 @@
 """`Method`: one way to take a prompt's rows over, by the name that `--policies` gives it: our policies, and baselines of the literature.
 
-A baseline is a policy with other parameters, or with a selection that looks at nothing but the plan. Any method can take its rows
-from files of a form that the store has: `relay@q6-q4`.
+A baseline is a policy with other parameters, or with a selection that looks at nothing but the plan. A policy that repairs can have some
+of the profile's parameters changed, as in `relay+lead=0+max_share=0.1`. Any method can take its rows from files of a form that the store
+has: `relay@q6-q4`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from relaylite.errors import UsageError
 from relaylite.plan import Kind, Plan
 from relaylite.policies import FIDELITIES, FULL, NAIVE, RELAY, Policy, parse_policy
-from relaylite.profile import Profile, RelayParameters
+from relaylite.profile import Profile, RelayParameters, default_profile
 from relaylite.rectify import Pick
 from relaylite.rows import Tokens
 from relaylite.store.codec import PLAIN, Codec
@@ -26,25 +28,28 @@ BASELINES = {
     "cacheblend:SHARE": "deviation at layer 1 selects SHARE of the relayed tokens for all layers (CacheBlend)",
     "random:SHARE": "as many tokens, by chance",
     "everything": "all relayed tokens",
+    "batches:K": "nothing is taken over, and llama.cpp computes K tokens at once: what its rounding alone changes",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """`parameters` in place of the profile's, or `pick` in place of any; at most one of them.
+    """`parameters` in place of the profile's, or `changes` of them, or `pick` in place of any; at most one of these.
 
-    `codec`: rows come from files of this form.
+    `n_batch`: tokens that llama.cpp computes at once. `codec`: rows come from files of this form.
     """
 
     label: str
     policy: Policy
     parameters: RelayParameters | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
     pick: Pick | None = None
+    n_batch: int | None = None
     codec: Codec | None = None
 
     def profile(self, measured: Profile) -> Profile:
-        """The profile to run with: the measured one, or one that holds `parameters` for every fidelity."""
-        return measured if self.parameters is None else profile_of(measured, self.parameters)
+        """The profile to run with: the measured one with `changes`, or one that holds `parameters` for every fidelity."""
+        return measured.overridden(self.changes) if self.parameters is None else profile_of(measured, self.parameters)
 
 
 def profile_of(measured: Profile, parameters: RelayParameters) -> Profile:
@@ -81,12 +86,17 @@ def parse_method(name: str, n_layer: int) -> Method:
 
 
 def _parse_plain(name: str, n_layer: int) -> Method:
+    policy_name, *changes = name.split("+")
+    if changes:
+        return _changed(_parse_plain(policy_name, n_layer), changes, n_layer)
     kind, _, value = name.partition(":")
     if name == "everything":
         return Method(name, NAIVE, pick=lambda plan: plan.positions(Kind.SPAN))
     if kind == "epic":
         n_first = int(_number(name, value, 1, 1 << 20))
         return Method(name, NAIVE, pick=lambda plan: first_tokens(plan, n_first))
+    if kind == "batches":
+        return Method(name, FULL, n_batch=int(_number(name, value, 1, 1 << 20)))
     if kind == "random":
         share = _number(name, value, 0, 1)
         return Method(name, NAIVE, pick=lambda plan: random_tokens(plan, share))
@@ -98,6 +108,25 @@ def _parse_plain(name: str, n_layer: int) -> Method:
     except UsageError as error:
         raise UsageError(f"{error}; baselines: {', '.join(BASELINES)}") from error
     return Method(policy.label, policy)
+
+
+def _changed(method: Method, changes: Sequence[str], n_layer: int) -> Method:
+    """`method` with parameters changed as `NAME=VALUE` say."""
+    label = "+".join([method.label, *changes])
+    if not method.policy.rectify or method.parameters is not None:
+        raise UsageError(f"{label!r}: only relay, relay:fast and relay:careful have parameters to change")
+    values = {name: _value(text) for name, _, text in (change.partition("=") for change in changes)}
+    default_profile("", n_layer).overridden(values).check_fits(n_layer)
+    return replace(method, label=label, changes=values)
+
+
+def _value(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def first_tokens(plan: Plan, n: int) -> Tokens:

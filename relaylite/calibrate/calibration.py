@@ -29,6 +29,7 @@ from relaylite.profile import Profile, RelayParameters
 
 N_BEST = 3  # layer ranges that are looked at closer
 N_CURVES = 4  # prompts that the curve is a mean of
+N_FEWEST = 2  # prompts that a stage measures, however long they take
 TOO_LITTLE = "the model writes too little to calibrate on; give longer tasks with --tasks"
 OnProgress = Callable[[float, str], None]
 Pairs = dict[RelayParameters, list[tuple[Sample, Sample]]]  # of each candidate: its sample and naive's on the same prompt
@@ -36,7 +37,7 @@ Pairs = dict[RelayParameters, list[tuple[Sample, Sample]]]  # of each candidate:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationOptions:
-    """`n_chains` in all; `seconds`: no chain is begun after that, but two a stage are always measured."""
+    """`n_chains` in all; `seconds`: no prompt is begun after that, but two a stage are always measured."""
 
     n_chains: int = 16
     seconds: float = 220.0
@@ -136,7 +137,7 @@ class Calibration:
             by_label = {sample.method: sample for sample in samples}
             for parameters, method in methods.items():
                 found[parameters].append((by_label[method.label], by_label[NAIVE.label]))
-            if bench.n_chains >= 2 and time.monotonic() - self._started > end * self._options.seconds:
+            if len(found[next(iter(found))]) >= N_FEWEST and time.monotonic() - self._started > end * self._options.seconds:
                 break
         if not all(found.values()):
             raise UsageError(TOO_LITTLE)

@@ -11,6 +11,7 @@ from relaylite.profile import RelayParameters
 # What a mode may lose, as shares of what `naive` loses: mean KL, first-token KL. docs/results.md shows what that costs.
 TARGETS: Mapping[Fidelity, tuple[float, float]] = {"fast": (0.50, 0.50), "balanced": (0.30, 0.35), "careful": (0.20, 0.23)}
 MARGIN = 0.9  # of the target: what few prompts show holds a little less on others
+FIRST_TOKEN_PROMPTS = 30  # prompts with which the first token's loss, one position in each, would count as half as much as the mean's
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +28,17 @@ class Candidate:
     @property
     def loss(self) -> float:
         """Both shares in one number."""
-        return (self.kl_mean_share + self.kl_first_share) / 2
+        return self._both(self.kl_mean_share, self.kl_first_share)
 
     def strain(self, fidelity: Fidelity) -> float:
-        """How much of the mode's target is used up; up to 1 is within it. First-token loss is one position a prompt, so noisy: it counts
-        together with the mean's."""
+        """How much of the mode's target is used up; up to 1 is within it."""
         mean, first = TARGETS[fidelity]
-        return (self.kl_mean_share / mean + self.kl_first_share / first) / 2
+        return self._both(self.kl_mean_share / mean, self.kl_first_share / first)
+
+    def _both(self, mean: float, first: float) -> float:
+        """The mean of the two; what is known of the first token from few prompts is noise, and counts little."""
+        weight = self.n / (self.n + FIRST_TOKEN_PROMPTS)
+        return (mean + weight * first) / (1 + weight)
 
 
 def choose_modes(candidates: Sequence[Candidate]) -> dict[Fidelity, Candidate]:

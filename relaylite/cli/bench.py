@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +96,7 @@ def command(
     samples: list[Sample] = []
     try:
         n_ctx = max(4096, (max(wanted.relayed, default=0) * 5 // 4 + 1024 + max_tokens) // 256 * 256)
-        with closing(open_engine(settings, output, n_ctx=n_ctx, verbose=verbose)) as engine:
+        with open_engine(settings, output, n_ctx=n_ctx, verbose=verbose) as engine:
             about |= _about(engine, settings, wanted)
             bench = _bench(engine, settings, policies, wanted)
             try:

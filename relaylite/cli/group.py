@@ -49,7 +49,10 @@ class CommandGroup(Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:  # click would print an empty line for it and drop what it says
-            raise interrupts.Interrupted(*error.args) from error
+            stop = interrupts.Interrupted(*error.args)
+            for note in _notes(error):
+                stop.add_note(note)
+            raise stop from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table of commands, without importing them."""
@@ -69,7 +72,7 @@ class CommandGroup(Group):
             text = document.text(error)
             if text is not None:
                 code = _guarded(lambda: click.echo(text))[0] or code
-        if interrupts.is_any_running():  # a native call that did not stop in time: nothing may be torn down under it
+        if interrupts.is_anything_left():  # a native call that did not stop in time: nothing may be torn down under it
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
@@ -83,7 +86,7 @@ def _guarded(work: Callable[[], Any]) -> tuple[int, str | None]:
         sys.stdout.flush()
         return (code if isinstance(code, int) else 0), None
     except RelayliteError as error:
-        return _say(str(error), error.exit_code)
+        return _say(_words(error), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return USAGE, "no command is given; `relaylite --help` lists them"
@@ -93,9 +96,9 @@ def _guarded(work: Callable[[], Any]) -> tuple[int, str | None]:
     except click.ClickException as error:
         return _say(error.format_message(), error.exit_code)
     except interrupts.Terminated as stop:
-        return _say(str(stop) or STOPPED, TERMINATED)
+        return _say(_words(stop), TERMINATED)
     except (interrupts.Interrupted, KeyboardInterrupt, click.Abort) as stop:
-        return _say(str(stop) or STOPPED, INTERRUPTED)
+        return _say(_words(stop), INTERRUPTED)
     except BrokenPipeError:
         # What reads our output is gone. Python flushes stdout once more at exit: let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
@@ -106,6 +109,15 @@ def _guarded(work: Callable[[], Any]) -> tuple[int, str | None]:
         return _say(f"{error.filename or 'system'}: {error.strerror or error}", FAILED)
     except Exception as error:  # a defect: the user gets one line, the traceback goes to a file
         return _say(f"internal error: {type(error).__name__}: {error}; {_keep_traceback()}", FAILED)
+
+
+def _notes(error: BaseException) -> list[str]:
+    return list(getattr(error, "__notes__", ()))
+
+
+def _words(error: BaseException) -> str:
+    """What it says, and what else failed on the way out."""
+    return "; ".join([str(error) or STOPPED, *_notes(error)])
 
 
 def _say(message: str, code: int) -> tuple[int, str]:

@@ -13,14 +13,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 GRACE_S = 3.0  # how long cancelled work may take to end before the process leaves without it
 POLL_S = 0.1  # a signal that the system gives to another thread does not wake the main thread; its handler runs at the next poll
 
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
 News = TypeVar("News")
+Opened = TypeVar("Opened", bound=Closable)
 _END = object()
 _running: list[threading.Thread] = []
+_unclosed: list[Closable] = []  # held here so that they are not freed under what still uses them
 
 
 class Interrupted(BaseException):
@@ -31,9 +38,36 @@ class Terminated(BaseException):
     """SIGTERM came; `str()` says what was kept, if the command knows."""
 
 
-def is_any_running() -> bool:
-    """Whether some work was left behind that did not end."""
-    return any(thread.is_alive() for thread in _running)
+def is_anything_left() -> bool:
+    """Whether some work was left behind that did not end, or something that could not be closed."""
+    return bool(_unclosed) or any(thread.is_alive() for thread in _running)
+
+
+@contextmanager
+def held(opened: Opened) -> Iterator[Opened]:
+    """`opened`, closed at the end, but not under work that was left behind.
+
+    What closing raises is a note to the error that led here, if one did.
+    """
+    try:
+        yield opened
+    except BaseException as error:
+        if failed := _failed_close(opened):
+            error.add_note(str(failed))
+        raise
+    if failed := _failed_close(opened):
+        raise failed
+
+
+def _failed_close(opened: Closable) -> Exception | None:
+    if is_anything_left():
+        return None
+    try:
+        opened.close()
+    except Exception as error:
+        _unclosed.append(opened)
+        return error
+    return None
 
 
 class Work(Generic[News]):

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 from relaylite.agents import Agent
 from relaylite.cli.terminal import Output
-from relaylite.events import ChainFinished, ChainStarted, Event, Notice, Phase, PrefillDone, TextDelta, Turn, TurnFinished, TurnStarted
+from relaylite.events import ChainFinished, Event, Notice, Phase, PrefillDone, TextDelta, Turn, TurnFinished, TurnStarted
 from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH
-from relaylite.policies import FULL, Policy, parse_policy
 
 _PHASES = {"render": "reads", "place": "takes over rows", "rectify": "recomputes rows", "suffix": "reads", "write": "writes"}
 
@@ -21,12 +20,9 @@ class Narrator:
         self._shows_answers = shows_answers
         self._agent = ""
         self._noticed: set[str] = set()
-        self._policy = FULL
 
     def show(self, event: Event) -> None:
         match event:
-            case ChainStarted(policy=label):
-                self._policy = parse_policy(label)
             case TurnStarted(agent=name, index=index):
                 self._agent = name
                 if self._shows_answers:
@@ -41,14 +37,12 @@ class Narrator:
                 if self._shows_answers:
                     self._output.end_line()
                 self._output.note(metrics_line(turn))
-            case Notice(text=text) if text not in self._noticed:
+            case Notice(text=text, is_minor=is_minor) if text not in self._noticed:
                 self._noticed.add(text)
-                self._output.notice(text)
-            case ChainFinished(turns=turns):
+                if not (is_minor and self._output.quiet):
+                    self._output.notice(text)
+            case ChainFinished():
                 self._output.end_line()
-                if (reason := why_nothing_relayed(turns, self._policy)) and reason not in self._noticed:
-                    self._noticed.add(reason)
-                    self._output.note(f"note: {reason}")
 
 
 def metrics_line(turn: Turn) -> str:
@@ -62,24 +56,6 @@ def metrics_line(turn: Turn) -> str:
         f"reuse ratio {m.reuse_ratio:.2f}, prompt reuse {m.prompt_reuse:.2f}, TTFT {seconds(m.ttft_ms)}, "
         f"wrote {m.generated_tokens} tokens at {m.decode_tokens_per_s:.1f}/s{ended}"
     )
-
-
-def why_nothing_relayed(turns: Iterable[Turn], policy: Policy) -> str:
-    """What to say where agents read answers too short to relay; "" where text was relayed, stood in place, or was not to be relayed."""
-    turns = tuple(turns)
-    computed = [n for turn in turns for n in _answers_behind_prefix(turn)]
-    if not policy.use_spans or not computed or max(computed) >= policy.min_span or any(turn.metrics.span_tokens for turn in turns):
-        return ""
-    return f"nothing was relayed: text is taken over from {policy.min_span} tokens on, and the answers are shorter"
-
-
-def _answers_behind_prefix(turn: Turn) -> Iterable[int]:
-    """The lengths of the answers in a prompt that end behind what was taken over in place."""
-    end = 0
-    for part in turn.parts:
-        end += len(part.tokens)
-        if part.kind == "answer" and end > turn.metrics.prefix_tokens:
-            yield len(part.tokens)
 
 
 def seconds(ms: float) -> str:

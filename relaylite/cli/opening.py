@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from relaylite.cli.interrupts import Work
+from relaylite.cli.interrupts import Work, held
 from relaylite.cli.terminal import Output
 from relaylite.config import Settings
 
@@ -19,18 +20,21 @@ if TYPE_CHECKING:
 Model = TypeVar("Model")
 
 
-def open_relay(settings: Settings, output: Output, *, verbose: bool = False) -> Relay:
-    """A `Relay` as the settings say. Ctrl-C and SIGTERM end it at once: what was fetched is kept for next time, nothing else is written."""
+def open_relay(settings: Settings, output: Output, *, verbose: bool = False) -> AbstractContextManager[Relay]:
+    """A `Relay` as the settings say, closed at the end.
+
+    Ctrl-C and SIGTERM end opening at once: what was fetched is kept for next time, nothing else is written.
+    """
 
     def load(path: Path, on_progress: Callable[[float], None]) -> Relay:
         from relaylite.api import Relay
 
         return Relay(path, on_progress=on_progress, **settings.relay_options())
 
-    return _loaded(settings, output, load, verbose=verbose)
+    return held(_loaded(settings, output, load, verbose=verbose))
 
 
-def open_engine(settings: Settings, output: Output, *, n_ctx: int, verbose: bool = False) -> Engine:
+def open_engine(settings: Settings, output: Output, *, n_ctx: int, verbose: bool = False) -> AbstractContextManager[Engine]:
     """A bare engine for measuring, in the same way; `n_ctx` where the settings name no context."""
 
     def load(path: Path, on_progress: Callable[[float], None]) -> Engine:
@@ -56,7 +60,7 @@ def open_engine(settings: Settings, output: Output, *, n_ctx: int, verbose: bool
     engine = _loaded(settings, output, load, verbose=verbose)
     for warning in engine.info.warnings:
         output.notice(warning)
-    return engine
+    return held(engine)
 
 
 def _loaded(settings: Settings, output: Output, load: Callable[[Path, Callable[[float], None]], Model], *, verbose: bool) -> Model:

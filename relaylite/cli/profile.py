@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,7 +56,7 @@ def command(
     tasks = read_tasks(tasks_file or paths.calibration_tasks_file())
     wanted = CalibrationOptions() if chains is None else CalibrationOptions(n_chains=chains, seconds=float("inf"))
     settings = replace(settings.for_model(named), kv_type="f16")
-    with closing(open_engine(settings, output, n_ctx=N_CTX, verbose=verbose)) as engine:
+    with open_engine(settings, output, n_ctx=N_CTX, verbose=verbose) as engine:
         findings = _follow(Calibration(engine, tasks, wanted), output)
         profile = findings.profile(engine)
     figure = findings.similarity.figure()

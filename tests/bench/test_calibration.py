@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -58,6 +60,12 @@ def test_each_mode_is_the_cheapest_within_its_target() -> None:
     assert choose_modes([dear, fast]) == {"fast": fast, "balanced": dear, "careful": dear}
 
 
+def test_what_few_prompts_show_of_the_first_token_counts_little() -> None:
+    lucky, steady = candidate(1, 0.6, 0.05), candidate(1, 0.4, 0.4)
+    assert lucky.loss > steady.loss and replace(lucky, n=1000).loss < replace(steady, n=1000).loss
+    assert choose_modes([lucky, steady])["balanced"] == steady
+
+
 def test_where_no_candidate_is_within_the_target_the_one_that_loses_least_is_taken() -> None:
     poor, worse = candidate(3, 0.95, 0.9), candidate(1, 1.2, 1.0)
     assert set(choose_modes([worse, poor]).values()) == {poor}
@@ -103,6 +111,12 @@ def test_a_curve_is_u_shaped_if_it_dips_in_the_middle() -> None:
     assert Similarity(0.98 + 0.02 * depth**2, depth).has_dip()
     assert not Similarity(1 - 0.01 * (depth + 1), depth).has_dip()
     assert not Similarity(np.ones(12), depth).has_dip()
+
+
+@pytest.mark.usefixtures("small_grid")
+def test_when_time_is_up_two_prompts_a_stage_are_measured(engine: Engine) -> None:
+    findings = Calibration(engine, TASKS, replace(OPTIONS, seconds=0.0)).run()
+    assert {each.n for each in findings.candidates} == {2} == {findings.n_prompts}
 
 
 @pytest.mark.usefixtures("small_grid")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,6 +75,21 @@ def test_relayed_lengths_are_what_was_asked_for(engine: Engine) -> None:
     found = [by_label(samples)["naive"] for samples in samples_of(engine, "relay", relayed=(40, 100))]
     assert [sample.group for sample in found] == ["40", "100"]
     assert [sample.span_tokens for sample in found] == [40, 100]
+
+
+def test_a_length_is_measured_before_the_text_for_the_next_one_is_written(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A benchmark that is stopped early has figures then; and no text is written twice."""
+    written = []
+    write = Upstream.write
+
+    def counted(upstream: Upstream, *args: Any) -> Any:
+        written.append(1)
+        return write(upstream, *args)
+
+    monkeypatch.setattr(Upstream, "write", counted)
+    options = BenchOptions(ChainOptions(max_tokens=96), relayed=(40, 180), n_follow=8, judges=False)
+    measured = Bench(engine, parse_methods("naive", engine.info.n_layer), CHAIN, options).run(TASKS, 2)
+    assert [(samples[0].group, len(written)) for samples in measured] == [("40", 1), ("180", 2), ("40", 2), ("180", 3)]
 
 
 @given(st.lists(st.integers(LEAST_JOINED, 300), min_size=1, max_size=20), st.integers(LEAST_PIECE, 2000))

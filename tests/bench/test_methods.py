@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sample_rows import rows_of
@@ -9,7 +11,7 @@ from sample_rows import rows_of
 from relaylite.bench.methods import captures_of, first_tokens, parse_method, parse_methods, random_tokens
 from relaylite.errors import UsageError
 from relaylite.plan import Kind, Match, Plan, Segment
-from relaylite.policies import NAIVE
+from relaylite.policies import FULL, NAIVE
 from relaylite.profile import default_profile
 from relaylite.store.quantize import CODECS
 
@@ -60,6 +62,11 @@ def test_exact_policies_read_no_smaller_form() -> None:
         parse_method("prefix@q8", N_LAYER)
 
 
+def test_batches_take_nothing_over() -> None:
+    method = parse_method("batches:64", N_LAYER)
+    assert method.policy == FULL and method.n_batch == 64 and method.pick is None
+
+
 @pytest.mark.parametrize("name", ["relay", "relay:careful", "naive", "epic:4"])
 def test_any_method_can_read_files_of_any_form(name: str) -> None:
     method = parse_method(f"{name}@q6-q4", N_LAYER)
@@ -69,6 +76,34 @@ def test_any_method_can_read_files_of_any_form(name: str) -> None:
         parse_method("relay@zip", N_LAYER)
 
 
+def test_parameters_of_the_profile_can_be_changed() -> None:
+    measured = default_profile("x", N_LAYER)
+    method = parse_method("relay:careful+lead=0+max_share=0.5+l_start=3+l_det=3@q8", N_LAYER)
+    assert method.label == "relay:careful+lead=0+max_share=0.5+l_start=3+l_det=3@q8" and method.codec is CODECS["q8"]
+    changed = method.profile(measured).parameters(method.policy)
+    assert changed == replace(measured.modes["careful"], lead=0, max_share=0.5, l_start=3, l_det=3)
+    assert captures_of([method], measured) == {"l_in-3": "l_out-2", "attn-3": "kqv_out-3"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "relay+size=2",
+        "relay+lead",
+        "relay+lead=x",
+        "relay+l_start=3",
+        "relay+",
+        "naive+lead=0",
+        "epic:4+lead=0",
+        f"relay+l_end={N_LAYER + 1}",
+    ],
+)
+def test_what_cannot_be_changed_is_one_line(name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_method(name, N_LAYER)
+    assert "\n" not in str(caught.value)
+
+
 def test_rows_carry_the_states_of_every_method() -> None:
     measured = default_profile("x", N_LAYER)
     methods = parse_methods("relay,cacheblend:0.2", N_LAYER)
@@ -76,7 +111,7 @@ def test_rows_carry_the_states_of_every_method() -> None:
     assert captures_of([parse_method("cacheblend:0.2", N_LAYER)], measured) == {}
 
 
-@pytest.mark.parametrize("name", ["nothing", "epic", "epic:0", "epic:x", "random:2", "cacheblend:-1", "relay:epic"])
+@pytest.mark.parametrize("name", ["nothing", "epic", "epic:0", "epic:x", "batches:0", "random:2", "cacheblend:-1", "relay:epic"])
 def test_unknown_ones_are_named_with_what_is_known(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_methods(f"relay,{name}", N_LAYER)

@@ -130,6 +130,12 @@ def test_info_says_what_the_model_is(invoke: Invoke, engine: FakeEngine) -> None
     assert document["can_relay"] is True and document["architecture"] == "fake" and document["memory"]["model_bytes"] == 1000
 
 
+def test_info_counts_parameters_rather_than_guess_a_size(invoke: Invoke, default_model_path: Path) -> None:
+    """llama.cpp calls it 256M: its name for models of 30 layers."""
+    shown = invoke("info", str(default_model_path), "--ctx", "256", "--threads", "1").stdout
+    assert "architecture  llama, 135 M parameters, Q4_1\n" in shown
+
+
 def test_info_foretells_the_memory_of_this_context_and_of_the_trained_one(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     from relaylite import api
 

@@ -12,6 +12,7 @@ import pytest
 
 from relaylite.cli import interrupts
 from relaylite.cli.interrupts import Terminated, Work
+from relaylite.errors import EngineBusy
 
 Post = Callable[[object], None]
 
@@ -33,7 +34,7 @@ def test_news_arrive_in_order_and_then_the_error() -> None:
     assert [next(news), next(news)] == [1, 2]
     with pytest.raises(ValueError, match="broken"):
         next(news)
-    assert not interrupts.is_any_running()
+    assert not interrupts.is_anything_left()
 
 
 @pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
@@ -53,7 +54,7 @@ def test_the_first_signal_cancels_and_the_last_news_are_read(number: int, raised
         for item in Work(work, cancelled.set):
             seen.append(item)
     assert seen == ["what was written until then"]
-    assert signal.getsignal(number) is before and not interrupts.is_any_running()
+    assert signal.getsignal(number) is before and not interrupts.is_anything_left()
 
 
 def test_work_that_cannot_be_cancelled_is_left_at_once() -> None:
@@ -67,7 +68,7 @@ def test_work_that_cannot_be_cancelled_is_left_at_once() -> None:
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         list(Work(work))
-    assert time.monotonic() - started < 5 and interrupts.is_any_running()
+    assert time.monotonic() - started < 5 and interrupts.is_anything_left()
     end.set()
 
 
@@ -110,3 +111,45 @@ def test_a_reader_that_fails_cancels_the_work() -> None:
         for item in Work(work, cancelled.set):
             _ = 1 / (int(str(item)) - 1)
     assert cancelled.wait(60)
+
+
+class Stubborn:
+    """Cannot be closed. `n_asked` counts how often that was tried."""
+
+    n_asked = 0
+
+    def close(self) -> None:
+        self.n_asked += 1
+        raise EngineBusy("it did not stop")
+
+
+@pytest.fixture
+def stubborn(monkeypatch: pytest.MonkeyPatch) -> Stubborn:
+    monkeypatch.setattr(interrupts, "_running", [])
+    monkeypatch.setattr(interrupts, "_unclosed", [])
+    return Stubborn()
+
+
+def test_what_closing_raises_does_not_hide_what_led_there(stubborn: Stubborn) -> None:
+    with pytest.raises(KeyboardInterrupt) as caught, interrupts.held(stubborn):
+        raise KeyboardInterrupt("stopped; kept: plan")
+    assert (str(caught.value), caught.value.__notes__) == ("stopped; kept: plan", ["it did not stop"])
+    assert interrupts.is_anything_left()
+
+
+def test_what_closing_raises_is_said_where_nothing_else_failed(stubborn: Stubborn) -> None:
+    with pytest.raises(EngineBusy, match="it did not stop"), interrupts.held(stubborn):
+        pass
+    assert interrupts.is_anything_left()
+
+
+def test_nothing_is_closed_under_work_that_was_left_behind(stubborn: Stubborn) -> None:
+    end = threading.Event()
+    thread = threading.Thread(target=end.wait)
+    thread.start()
+    interrupts._running.append(thread)
+    with interrupts.held(stubborn):
+        pass
+    assert stubborn.n_asked == 0
+    end.set()
+    thread.join()

@@ -16,6 +16,8 @@ from fakes import FakeEngine
 from relaylite import paths
 from relaylite.cli import interrupts
 
+TOO_SHORT = "no answer was relayed: text is taken over from 32 tokens on, and the answers are shorter"
+
 
 def test_answers_go_to_stdout_and_figures_to_stderr(invoke: Invoke, engine: FakeEngine) -> None:
     engine.enqueue("1. Merge.", "def merge(): ...", "All well.")
@@ -51,15 +53,20 @@ def test_a_chain_whose_answers_are_too_short_to_relay_says_so(
     invoke: Invoke, engine: FakeEngine, answer: str, agents: str, policy: str, is_said: bool
 ) -> None:
     engine.enqueue(answer)
-    said = "note: nothing was relayed: text is taken over from 32 tokens on, and the answers are shorter\n"
-    assert (said in invoke("run", "Do.", "-a", agents, "-p", policy).stderr) is is_said
+    assert (f"note: {TOO_SHORT}\n" in invoke("run", "Do.", "-a", agents, "-p", policy).stderr) is is_said
+
+
+def test_json_says_so_too_and_quiet_says_nothing(invoke: Invoke, engine: FakeEngine) -> None:
+    engine.enqueue("x" * 20)
+    result = invoke("run", "Do.", "-a", "plan,code", "-p", "naive", "--json", "--quiet")
+    assert result.stderr == "" and json.loads(result.stdout)["notices"] == [TOO_SHORT]
 
 
 def test_what_stands_in_place_is_not_called_too_short(invoke: Invoke, engine: FakeEngine) -> None:
     for _ in range(2):
         engine.enqueue("A.", "B.")
         result = invoke("run", "Do.", "-a", "plan,code", "-p", "naive")
-    assert " 0 relayed " in result.stderr.splitlines()[1] and "nothing was relayed" not in result.stderr
+    assert " 0 relayed " in result.stderr.splitlines()[1] and "was relayed:" not in result.stderr
 
 
 @pytest.mark.parametrize(("args", "stdout"), [(["--quiet"], "## plan\nA.\n## code\nB.\n"), (["--quiet", "--last"], "B.\n")])
@@ -257,7 +264,7 @@ def test_signals_stop_a_run_and_keep_what_was_written(invoke: Invoke, engine: Fa
     document = json.loads(result.stdout)
     assert result.exit_code == code
     assert document["error"] == one_line(result) == "stopped; kept: plan" and document["agents"][0]["text"] == "First answer."
-    assert signal.getsignal(number) == before and not interrupts.is_any_running()
+    assert signal.getsignal(number) == before and not interrupts.is_anything_left()
 
 
 def test_a_stopped_answer_is_kept_and_marked(invoke: Invoke, engine: FakeEngine) -> None:

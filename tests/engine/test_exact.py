@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from live_engine import LiveEngine, Taken, changed, difference, opened, plan_of
 from plain_llama import greedy, rows_in
 
+from relaylite.llama import Context
 from relaylite.plan import Kind
 from relaylite.planner import make_plan
 from relaylite.policies import FULL, NAIVE, PREFIX, RELAY, Policy
@@ -197,3 +198,19 @@ def test_rows_behind_many_batches_are_those_of_small_ones(tiny_path: Path) -> No
         rows = live.full_rows(tokens)
         in_one = live.rows(plan_of(PREFIX, prefix(rows, 1250), tokens[1250:]))
         assert live.errors(in_one, rows).max() < ROUNDING
+
+
+def test_batches_of_another_size_change_nothing_but_rounding(tiny: LiveEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompt, sizes = tiny.tokens(100), []
+    decode = Context.decode
+
+    def noted(self: Context, tokens: list[int], position: int, *, all_logits: bool = False) -> int:
+        sizes.append(len(tokens))
+        return decode(self, tokens, position, all_logits=all_logits)
+
+    monkeypatch.setattr(Context, "decode", noted)
+    whole = tiny.full(prompt).copy()
+    tiny.engine.use(tiny.engine.profile, n_batch=40)
+    assert difference(tiny.full(prompt), whole) < ROUNDING
+    tiny.engine.use(tiny.engine.profile)
+    assert sizes == [100, 40, 40, 20]

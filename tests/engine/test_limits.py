@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from live_engine import LiveEngine, Taken, opened, plan_of
+from live_engine import LiveEngine, Taken, changed, opened, plan_of
 from tiny_models import write_model
 
 from relaylite.engine import Engine, EngineOptions
@@ -79,6 +79,13 @@ def test_impossible_options_are_one_line(options: dict[str, object], says: str, 
     with pytest.raises(UsageError, match=says) as caught:
         Engine.open(tiny_path, EngineOptions(**options))  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)
+
+
+def test_a_profile_for_other_layers_is_refused_and_changes_nothing(tiny: LiveEngine) -> None:
+    rows, before = tiny.full_rows(tiny.tokens(9)), tiny.engine.profile
+    with pytest.raises(UsageError, match="beyond this model's 4 layers"):
+        tiny.relay_by(changed({"l_start": 9, "l_det": 9}))
+    assert tiny.engine.profile is before and len(tiny.engine.harvest("")) == len(rows)
 
 
 def test_a_model_without_a_chat_template_is_refused_and_says_what_to_do(tmp_path: Path) -> None:

@@ -50,6 +50,12 @@ def turn(live: LiveEngine, tokens: list[int], n_answer: int = 0) -> Plan:
     return plan
 
 
+def test_another_profile_empties_the_live_sequence(live: LiveEngine) -> None:
+    turn(live, live.tokens(40))
+    live.engine.use(live.engine.profile)
+    assert len(live.engine._sequence) == 0 and live.engine._context.length() == 0
+
+
 def plan_for(live: LiveEngine, tokens: list[int]) -> Plan:
     past = live.engine.past
     assert past is not None

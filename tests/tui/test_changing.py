@@ -246,13 +246,16 @@ def test_markdown_and_screenshot_are_written(tmp_path: Path) -> None:
 
 
 def test_help_lists_every_key_and_settings_say_where_they_come_from() -> None:
-    app = scripted_app(settings=Settings(max_tokens=77, sources={"max_tokens": "--max-tokens"}))
+    settings = Settings(max_tokens=77, sources={"max_tokens": "--max-tokens"}, tui=TuiSettings(keys={"cancel": "ctrl+x"}))
+    app = scripted_app(settings=settings)
 
     async def scenario(pilot: Pilot[None]) -> None:
         await open_dialog(pilot, "f1", HelpPage)
-        shown = "\n".join(line.plain for line in HelpPage().lines())
+        assert isinstance(app.screen, HelpPage)
+        shown = "\n".join(line.plain for line in app.screen.lines())
         assert all(command.title in shown for command in COMMANDS)
         assert "Ctrl+J" in shown and "Esc" in screen_text(app)
+        assert "Ctrl+X" in next(line for line in shown.splitlines() if "Stop the agent that works" in line)
         assert shown.count("Ctrl+P") == 1, "one key, one line"
         await pilot.press("escape")
         app.main.action_settings()

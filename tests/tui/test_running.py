@@ -12,6 +12,7 @@ from fakes import FakeEngine
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 
+from relaylite.config import Settings, TuiSettings
 from relaylite.errors import NativeError
 from relaylite.policies import RELAY
 from relaylite.tui.app import RelayApp
@@ -331,14 +332,23 @@ def test_the_context_fills_while_an_agent_writes() -> None:
     drive(app, scenario, size=(140, 40))
 
 
-@pytest.mark.parametrize("text", ["/quit", "/policy full", "/help"])
-def test_slash_commands_are_not_sent_and_the_app_says_what_it_has_instead(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("/policy full", "/policy is F5 here."),
+        ("/Help", "/Help is Ctrl+X here."),
+        ("/quit", "/quit is Ctrl+Q here."),
+        ("/save", "/save is “Save conversation” here, which Ctrl+P lists."),
+        ("/nosuch", "There is no /nosuch here: Ctrl+P lists the commands, F1 their keys."),
+    ],
+)
+def test_slash_commands_are_not_sent_and_the_app_says_what_it_has_instead(text: str, said: str) -> None:
     engine = FakeEngine()
-    app = scripted_app(engine, ["plan"])
+    app = scripted_app(engine, ["plan"], settings=Settings(tui=TuiSettings(keys={"help": "ctrl+x"})))
 
     async def scenario(pilot: Pilot[None]) -> None:
         await say(pilot, text)
-        await until(pilot, lambda: any("Ctrl+P lists the commands" in notice for notice in notices(app)))
+        await until(pilot, lambda: f"{said} A space before it sends it as a message." in notices(app))
         assert app.main.input.text == text and not engine.plans
         app.main.input.clear()
         await ask(pilot, "/etc/hosts says what?")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from textwrap import wrap
 
 from textual.app import ComposeResult
@@ -40,11 +40,6 @@ SIGNS = (
 )
 
 
-def key_name(keys: str) -> str:
-    """`ctrl+r` as people write it."""
-    return "+".join(part.capitalize() for part in keys.split(",")[0].replace("escape", "esc").split("+"))
-
-
 class Page(Dialog[None]):
     """A page that scrolls."""
 
@@ -61,8 +56,13 @@ class HelpPage(Page):
 
     title_text = "Keys"
 
+    def __init__(self, replaced: Mapping[str, str]) -> None:
+        """`replaced`: keys by action, as in the settings."""
+        super().__init__()
+        self._replaced = replaced
+
     def lines(self) -> Iterable[Content]:
-        everywhere = [(key_name(c.keys), f"{c.title}: {c.about}") for c in COMMANDS if c.keys]
+        everywhere = [(c.key(self._replaced), f"{c.title}: {c.about}") for c in COMMANDS if c.keys]
         yield from self._section("Everywhere", [*everywhere, ("Ctrl+P", "Commands: all of them by name, also those without a key:")])
         yield from self._section("Without a key", ((c.title, c.about) for c in COMMANDS if not c.keys))
         yield from self._section("In the input", INPUT_KEYS)
