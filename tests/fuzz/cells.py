@@ -49,8 +49,8 @@ class Episode:
 
     def steps(self) -> None:
         actions: list[Callable[[], None]] = [
-            self.append, self.append, self.append, self.append_badly, self.write, self.truncate, self.read, self.rotate, self.decode, self.slice,
-            self.slice_badly, self.stopped, self.capture, self.mark_badly,
+            self.append, self.append, self.append, self.append_badly, self.write, self.truncate, self.read, self.rotate, self.decode,
+            self.slice, self.slice_badly, self.stopped, self.capture, self.mark_badly,
         ]  # fmt: skip
         for _ in range(N_STEPS):
             actions[self.rng.integers(len(actions))]()
