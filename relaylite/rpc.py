@@ -35,6 +35,7 @@ _HELLO = struct.pack("<BQ24x", 14, 24)
 _ANSWER = struct.Struct("<QBBBx24x")
 _VERSION = (7, 0)
 
+lost = ""  # what was said of a worker that went away and so ends this process
 _lent: set[str] = set()
 _lock = threading.Lock()
 
@@ -106,12 +107,13 @@ def ask(address: str) -> None:
 
 def _leave(message: str) -> None:
     """ggml ends the process when a worker goes away, and nothing can stop it: give the process time to end well."""
+    global lost
     if "ggml-rpc" not in message:
         print(message, file=sys.stderr, flush=True)
         return
     of = f" ({', '.join(sorted(_lent))})" if _lent else ""
-    say = f"relaylite: a worker{of} went away, and llama.cpp cannot go on without it; start it again, then this"
-    print(say, file=sys.stderr, flush=True)
+    lost = f"a worker{of} went away, and llama.cpp cannot go on without it; start it again, then this"
+    print(f"relaylite: {lost}", file=sys.stderr, flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(LEAVE_S)
 

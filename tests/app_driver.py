@@ -116,6 +116,13 @@ async def ask(pilot: Pilot[None], text: str) -> None:
     await pilot.pause()
 
 
+async def open_dialog(pilot: Pilot[None], key: str, kind: type) -> None:
+    """Press `key` and wait for the screen of that kind."""
+    await pilot.press(key)
+    await until(pilot, lambda: isinstance(pilot.app.screen, kind))
+    await pilot.pause()
+
+
 def notices(app: RelayApp) -> list[str]:
     """What the app told the user, oldest first."""
     return [notice.message for notice in app._notifications]

@@ -14,14 +14,14 @@ from relaylite.attachments import Attachment, attached_in, read_attachment, word
 from relaylite.cli import options
 from relaylite.cli.command import Command
 from relaylite.cli.group import TERMINATED
-from relaylite.cli.interrupts import Terminated
+from relaylite.cli.interrupts import Terminated, lost_worker
 from relaylite.cli.narrator import Narrator
 from relaylite.cli.opening import open_relay
 from relaylite.cli.run import chosen_agents, events_of
 from relaylite.cli.tasks import checked
 from relaylite.cli.terminal import Output
 from relaylite.config import Settings
-from relaylite.errors import UsageError, did_you_mean
+from relaylite.errors import RelayliteError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from relaylite.api import Relay
@@ -57,6 +57,8 @@ def command(plain: bool, session: str | None, files: tuple[str, ...], settings: 
 
         code = run_app(settings, session=session, files=attached)
         if code == TERMINATED:
+            if lost := lost_worker():  # the app had the terminal when that was said
+                raise RelayliteError(lost)
             raise Terminated
         return code
     output = Output(quiet=quiet)

@@ -96,6 +96,8 @@ def _guarded(work: Callable[[], Any]) -> tuple[int, str | None]:
     except click.ClickException as error:
         return _say(error.format_message(), error.exit_code)
     except interrupts.Terminated as stop:
+        if lost := interrupts.lost_worker():  # said when it went away
+            return FAILED, lost
         return _say(_words(stop), TERMINATED)
     except (interrupts.Interrupted, KeyboardInterrupt, click.Abort) as stop:
         return _say(_words(stop), INTERRUPTED)

@@ -7,6 +7,7 @@ notice for seconds.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -36,6 +37,12 @@ class Interrupted(BaseException):
 
 class Terminated(BaseException):
     """SIGTERM came; `str()` says what was kept, if the command knows."""
+
+
+def lost_worker() -> str:
+    """What relaylite.rpc said of a worker that went away, where that is why SIGTERM came; else ""."""
+    rpc = sys.modules.get("relaylite.rpc")  # not imported for this: it loads llama.cpp
+    return str(rpc.lost) if rpc else ""
 
 
 def is_anything_left() -> bool:

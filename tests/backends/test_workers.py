@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -146,17 +147,22 @@ def test_a_worker_warns_where_others_can_reach_it_and_says_why_it_cannot_listen(
     assert "must be an IPv4 address" in run("worker", "--host", "localhost").stderr
 
 
-def test_a_worker_that_goes_away_is_one_line(tmp_path: Path, default_model_path: Path) -> None:
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_worker_that_goes_away_is_one_line(flags: tuple[str, ...], tmp_path: Path, default_model_path: Path) -> None:
     """ggml would end the process with a trace of its own stack."""
     skip_unless_there("worker")
     with started_worker(tmp_path / "log") as (address, process):
         args = ["run", "--rpc", address, "-m", str(default_model_path), "--agents", "plan", "--max-tokens", "2000", "Count to a thousand."]
-        with subprocess.Popen([*COMMAND, *args, "--threads", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as client:
+        with subprocess.Popen(
+            [*COMMAND, *args, "--threads", "1", *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as client:
             assert client.stdout is not None and client.stderr is not None
-            assert client.stdout.read(8), "nothing was written"
+            assert rpc.WARNING in client.stderr.readline(), "said when the chain begins"
+            if not flags:
+                assert client.stdout.read(12), "nothing was written"
             process.kill()
-            _, said = client.communicate(timeout=120)
-    lines = said.decode().splitlines()
-    assert client.returncode == 1, (client.returncode, lines)
-    assert [line for line in lines if address in line and "went away" in line], lines
-    assert not [line for line in lines if "ggml" in line or line.startswith("#")], lines
+            shown, said = client.communicate(timeout=120)
+    gone = f"a worker ({address}) went away, and llama.cpp cannot go on without it; start it again, then this"
+    assert (client.returncode, said) == (1, f"relaylite: {gone}\n")
+    if flags:
+        assert json.loads(shown)["error"] == gone

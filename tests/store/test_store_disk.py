@@ -1,63 +1,23 @@
-"""The disk tier: what comes back, what does not, and what it costs when files or the disk misbehave."""
+"""The disk tier: what comes back after a new start, within which budget, and what goes first."""
 
 from __future__ import annotations
 
-import logging
-import os
-import resource
-import signal
 import stat
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from filelock import FileLock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rows_on_disk import PLENTY, TEXT, files, found, prompt, written
 from sample_rows import CAPTURE, LAYOUT, assert_match, rows_of
 
-from relaylite.loading import Damaged
-from relaylite.plan import Match
 from relaylite.rows import RowLayout, Rows
 from relaylite.store import Store
 from relaylite.store.quantize import CODECS
-from relaylite.store.rowfile import MAGIC, PREAMBLE, RowFile
+from relaylite.store.rowfile import RowFile
 from relaylite.store.worth import Foresight, Uses
-
-PLENTY = 1 << 30
-TEXT = list(range(100, 180))
-
-
-def prompt(tokens) -> np.ndarray:
-    return np.array(tokens, np.int32)
-
-
-def found(store: Store, tokens, *, exact: bool) -> Match | None:
-    """The prefix with all its rows, as whoever plans with it gets it: rows that are damaged are forgotten, and it is asked for again."""
-    while match := store.prefix(prompt(tokens), exact=exact):
-        try:
-            match.rows.bring()
-            return match
-        except Damaged as damaged:
-            store.forget(damaged)
-    return None
-
-
-def written(folder: Path, *texts: list[int], layout: RowLayout = LAYOUT, **options) -> None:
-    store = Store(layout, PLENTY, folder=folder)
-    for text in texts:
-        store.put(rows_of(text, layout=layout, **options))
-    store.close()
-
-
-def files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.rows"))
 
 
 def test_a_second_start_finds_prefix_spans_and_states(tmp_path):
@@ -151,65 +111,6 @@ def test_rows_of_another_fingerprint_are_never_found_and_stay(tmp_path, other):
     assert len(files(tmp_path)) == 1
 
 
-def test_a_foreign_file_under_a_name_of_ours_is_ignored(tmp_path):
-    written(tmp_path, TEXT)
-    (ours,) = files(tmp_path)
-    other = RowLayout(LAYOUT.k_bytes, LAYOUT.v_bytes, "f2")
-    written(tmp_path / "other", TEXT, layout=other)
-    ours.write_bytes(files(tmp_path / "other")[0].read_bytes())
-    store = Store(LAYOUT, PLENTY, folder=tmp_path)
-    assert store.prefix(prompt(TEXT), exact=False) is None
-    assert ours.exists()
-
-
-def damaged(content: bytes) -> dict[str, bytes]:
-    middle = len(content) // 2
-    return {
-        "empty": b"",
-        "cut in the preamble": content[:10],
-        "cut in the header": content[:100],
-        "cut in the rows": content[:-30],
-        "longer": content + b"x",
-        "no row file": b"GGUF" + content[4:],
-        "header flipped": content[:60] + bytes([content[60] ^ 1]) + content[61:],
-        "rows flipped": content[:middle] + bytes([content[middle] ^ 64]) + content[middle + 1 :],
-        "last byte flipped": content[:-1] + bytes([content[-1] ^ 1]),
-    }
-
-
-@pytest.mark.parametrize("damage", damaged(bytes(100)))
-def test_a_damaged_file_is_a_miss_with_one_warning_and_is_removed(tmp_path, caplog, damage):
-    written(tmp_path, TEXT)
-    (path,) = files(tmp_path)
-    path.write_bytes(damaged(path.read_bytes())[damage])
-    store = Store(LAYOUT, PLENTY, folder=tmp_path)
-    for _ in range(2):
-        assert found(store, TEXT, exact=False) is None
-        assert store.spans(prompt(TEXT), 0, 32) == []
-    assert not path.exists()
-    assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert "\n" not in caplog.text.strip() and path.name in caplog.text
-    store.put(rows_of(TEXT))
-    store.flush()
-    assert_match(Store(LAYOUT, PLENTY, folder=tmp_path).prefix(prompt(TEXT), exact=True), TEXT, rows_of(TEXT))
-
-
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.data())
-def test_no_flipped_bit_ever_yields_a_wrong_row(tmp_path_factory, data):
-    folder = tmp_path_factory.mktemp("flip")
-    written(folder, TEXT, captured=[(0, 40)])
-    (path,) = files(folder)
-    content = bytearray(path.read_bytes())
-    place = data.draw(st.integers(0, len(content) - 1))
-    content[place] ^= 1 << data.draw(st.integers(0, 7))
-    path.write_bytes(content)
-    match = found(Store(LAYOUT, PLENTY, folder=folder), TEXT, exact=False)
-    if match is not None:  # the gap between two sections was hit
-        assert_match(match, TEXT, rows_of(TEXT))
-        np.testing.assert_array_equal(match.rows.states[CAPTURE], rows_of(TEXT, captured=[(0, 40)]).states[CAPTURE])
-
-
 def test_both_parts_of_a_file_whose_run_was_split_serve_spans(tmp_path):
     written(tmp_path, TEXT)
     store = Store(LAYOUT, PLENTY, folder=tmp_path)
@@ -218,145 +119,6 @@ def test_both_parts_of_a_file_whose_run_was_split_serve_spans(tmp_path):
         (span,) = store.spans(prompt([7, *part]), 0, 32)
         assert span.n == len(part)
         assert_match(span, [7, *part], rows_of(TEXT))
-
-
-def test_damage_to_one_file_leaves_the_others_usable(tmp_path):
-    first, second = TEXT[:40], TEXT[40:]
-    written(tmp_path, first + second, first + [1] * 20)
-    for path in files(tmp_path):
-        if RowFile(path).header.position == 40 and RowFile(path).tokens[-1] == 1:
-            path.write_bytes(path.read_bytes()[:-1])
-    store = Store(LAYOUT, PLENTY, folder=tmp_path)
-    assert store.prefix(prompt(first + [1] * 20), exact=True).n == 40
-    assert_match(store.prefix(prompt(TEXT), exact=True), TEXT, rows_of(TEXT))
-
-
-def test_a_file_of_a_later_version_is_left_alone_with_one_line(tmp_path, caplog):
-    written(tmp_path, TEXT)
-    (path,) = files(tmp_path)
-    content = path.read_bytes()
-    _, version, *rest = PREAMBLE.unpack_from(content)
-    path.write_bytes(PREAMBLE.pack(MAGIC, version + 1, *rest) + content[PREAMBLE.size :])
-    store = Store(LAYOUT, PLENTY, folder=tmp_path)
-    for _ in range(2):
-        assert store.prefix(prompt(TEXT), exact=False) is None
-    store.put(rows_of([1, 2, 3]))
-    store.flush()
-    assert store.prefix(prompt(TEXT), exact=False) is None
-    assert path.exists()
-    assert len(caplog.records) == 1 and "later version" in caplog.text
-
-
-def test_a_folder_that_cannot_be_made_costs_one_line(tmp_path, caplog):
-    (tmp_path / "file").write_text("")
-    store = Store(LAYOUT, PLENTY, folder=tmp_path / "file" / "store")
-    for n in range(3):
-        store.put(rows_of([n, *TEXT]))
-        store.flush()
-    assert_match(store.prefix(prompt([0, *TEXT]), exact=True), [0, *TEXT], rows_of([0, *TEXT]))
-    assert len(caplog.records) == 1 and "memory only" in caplog.text
-
-
-def test_a_read_only_folder_is_read_and_costs_one_line(tmp_path_factory, caplog):
-    folder = tmp_path_factory.mktemp("readonly") / "store"
-    written(folder, TEXT)
-    folder.chmod(0o500)
-    try:
-        with as_nobody(folder):
-            store = Store(LAYOUT, PLENTY, folder=folder)
-            assert_match(store.prefix(prompt(TEXT), exact=True), TEXT, rows_of(TEXT))
-            store.put(rows_of([1, *TEXT]))
-            store.flush()
-            store.put(rows_of([2, *TEXT]))
-            store.flush()
-            assert store.prefix(prompt([2, *TEXT]), exact=True).n == 81
-    finally:
-        folder.chmod(0o700)
-    assert len(files(folder)) == 1
-    assert len(caplog.records) == 1 and "cannot be written" in caplog.text
-
-
-@contextmanager
-def as_nobody(folder: Path) -> Iterator[None]:
-    """The superuser may write anywhere, so become somebody else who owns the folder."""
-    if os.geteuid() != 0:
-        yield
-        return
-    for path in [folder, *folder.iterdir()]:
-        os.chown(path, 65534, 65534)
-    for parent in folder.parents:
-        if parent.stat().st_mode & 0o001 == 0:
-            parent.chmod(parent.stat().st_mode | 0o011)
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
-def test_a_full_disk_costs_one_line_and_no_rows_in_memory(tmp_path, caplog):
-    store = Store(LAYOUT, PLENTY, folder=tmp_path)
-    store.put(rows_of(TEXT))
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))  # as a full disk: the write itself fails half way
-    try:
-        store.flush()
-        store.put(rows_of([1, *TEXT]))
-        store.flush()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert_match(store.prefix(prompt(TEXT), exact=True), TEXT, rows_of(TEXT))
-    assert [path.name for path in tmp_path.iterdir()] == ["lock"]
-    assert len(caplog.records) == 1 and "memory only" in caplog.text
-
-
-def test_budgets_of_zero_cost_one_line(tmp_path, caplog):
-    store = Store(LAYOUT, 0, folder=tmp_path, disk_bytes=0)
-    for n in range(3):
-        store.put(rows_of([n, *TEXT]))
-        store.flush()
-        assert store.prefix(prompt([n, *TEXT]), exact=True) is None
-    assert list(tmp_path.iterdir()) == []
-    assert len(caplog.records) == 1 and "raise store.ram or store.disk" in caplog.text
-
-
-def test_a_file_removed_by_another_process_is_a_miss(tmp_path, caplog):
-    written(tmp_path, TEXT)
-    store = Store(LAYOUT, PLENTY, folder=tmp_path)
-    store.spans(prompt(TEXT), 0, 32)
-    one = Store(LAYOUT, PLENTY, folder=tmp_path)
-    one.clear()
-    assert store.prefix(prompt(TEXT), exact=False) is None
-    assert caplog.records == []
-
-
-def test_what_another_process_writes_is_found_without_a_new_start(tmp_path):
-    store = Store(LAYOUT, PLENTY, folder=tmp_path)
-    assert store.prefix(prompt(TEXT), exact=True) is None
-    written(tmp_path, TEXT)
-    assert_match(store.prefix(prompt(TEXT), exact=True), TEXT, rows_of(TEXT))
-
-
-def test_rows_that_another_process_wrote_first_are_not_written_again(tmp_path):
-    one, two = Store(LAYOUT, PLENTY, folder=tmp_path), Store(LAYOUT, PLENTY, folder=tmp_path)
-    for store in (one, two):
-        store.put(rows_of(TEXT))
-    one.flush()
-    (inode,) = [path.stat().st_ino for path in files(tmp_path)]
-    two.flush()
-    assert [path.stat().st_ino for path in files(tmp_path)] == [inode]
-    three = Store(LAYOUT, PLENTY, folder=tmp_path / "other")
-    three.put(rows_of(TEXT))
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / files(tmp_path)[0].name).write_bytes(files(tmp_path)[0].read_bytes())
-    three.prefix(prompt(TEXT), exact=True)
-    assert three.stats().disk_bytes > 0 and three.stats().spans == 1
-
-
-def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
-    (tmp_path / "x.rows.part").write_bytes(b"half")
-    written(tmp_path, TEXT)
-    assert len(files(tmp_path)) == 1 and list(tmp_path.glob("*.part")) == []
 
 
 def test_rows_that_are_asked_for_stay_on_disk_and_others_go(tmp_path):
@@ -502,126 +264,6 @@ def test_exact_rows_before_a_smaller_form_stay_exact(tmp_path):
     assert span.rows.n_exact - span.offset == span.n == 50
 
 
-WRITER = """
-import sys, numpy as np
-sys.path[:0] = {path!r}
-from sample_rows import LAYOUT, rows_of
-from relaylite.store import Store
-store = Store(LAYOUT, {ram}, folder=__import__("pathlib").Path({folder!r}), disk_bytes={disk})
-for n in range({first}, {first} + {count}):
-    store.put(rows_of([n % 7, n, *range(n, n + 30)], captured=[(5, 20)]))
-    store.flush()
-    print(n, flush=True)
-"""
-
-
-def start_writer(folder: Path, first: int, count: int, *, ram: int = PLENTY, disk: int = PLENTY, before: str = "") -> subprocess.Popen[str]:
-    code = before + WRITER.format(path=[p for p in sys.path if p], folder=str(folder), first=first, count=count, ram=ram, disk=disk)
-    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-
-
-def text_of(n: int) -> list[int]:
-    return [n % 7, n, *range(n, n + 30)]
-
-
-@pytest.mark.parametrize("kill_after", [3, 57, 140])
-def test_killing_a_writer_leaves_only_correct_files(tmp_path, caplog, kill_after):
-    writer = start_writer(tmp_path, 0, 200)
-    done = [int(writer.stdout.readline()) for _ in range(kill_after)]
-    writer.kill()
-    writer.wait()
-    for path in files(tmp_path):
-        RowFile(path).check()
-    store = Store(LAYOUT, PLENTY, folder=tmp_path)
-    for n in range(200):
-        match = store.prefix(prompt(text_of(n)), exact=True)
-        if n in done:
-            assert match.n == 32
-        if match:
-            assert_match(match, text_of(n), rows_of(text_of(n)))
-    store.put(rows_of([9, 9, 9]))
-    store.flush()
-    assert list(tmp_path.glob("*.part")) == []
-    assert caplog.records == []
-
-
-DYING_WRITER = """
-import os, signal
-from relaylite.store import rowwriter
-left, fdopen = {n_bytes}, os.fdopen
-
-class Dying:
-    def __init__(self, *args):
-        self._file = fdopen(*args)
-    def __enter__(self):
-        return self
-    def __exit__(self, *error):
-        self._file.close()
-    def __getattr__(self, name):
-        return getattr(self._file, name)
-    def write(self, data):
-        global left
-        data = bytes(data)
-        self._file.write(data[:left])
-        left -= len(data)
-        if left <= 0:
-            self._file.flush()
-            os.kill(os.getpid(), signal.SIGKILL)
-
-class DyingOs:
-    fdopen = Dying
-    def __getattr__(self, name):
-        return getattr(os, name)
-
-rowwriter.os = DyingOs()
-"""
-
-
-@pytest.mark.parametrize("n_bytes", [10, 500, 1_200, 100_001, 203_457])
-def test_a_writer_killed_in_the_middle_of_a_file_leaves_only_correct_ones(tmp_path, caplog, n_bytes):
-    """Killed by the disk, so to say: after so many bytes of 200 files, wherever in a file that is."""
-    writer = start_writer(tmp_path, 0, 200, before=DYING_WRITER.format(n_bytes=n_bytes))
-    done = [int(line) for line in writer.communicate(timeout=120)[0].split()]
-    assert writer.returncode == -signal.SIGKILL and len(done) < 200
-    assert len(list(tmp_path.glob("*.part"))) == 1
-    for path in files(tmp_path):
-        RowFile(path).check()
-    store = Store(LAYOUT, PLENTY, folder=tmp_path)
-    for n in done:
-        assert_match(store.prefix(prompt(text_of(n)), exact=True), text_of(n), rows_of(text_of(n)))
-    store.put(rows_of([9, 9, 9]))
-    store.flush()
-    assert list(tmp_path.glob("*.part")) == []
-    assert caplog.records == []
-
-
-def test_two_processes_on_one_folder_lose_nothing(tmp_path):
-    writers = [start_writer(tmp_path, 0, 60), start_writer(tmp_path, 40, 60, ram=0)]
-    for writer in writers:
-        assert len(writer.communicate(timeout=120)[0].split()) == 60
-        assert writer.returncode == 0
-    store = Store(LAYOUT, PLENTY, folder=tmp_path)
-    for n in range(100):
-        match = store.prefix(prompt(text_of(n)), exact=True)
-        assert match.n == 32
-        assert_match(match, text_of(n), rows_of(text_of(n)))
-
-
-def test_two_processes_keep_one_budget(tmp_path):
-    budget = 30_000
-    writers = [start_writer(tmp_path, first, 60, ram=ram, disk=budget) for first, ram in ((0, 0), (60, 5000))]
-    while any(writer.poll() is None for writer in writers):
-        with FileLock(tmp_path / "lock"):  # between two writes
-            assert sum(path.stat().st_size for path in files(tmp_path)) <= budget
-        time.sleep(0.01)
-    assert [writer.returncode for writer in writers] == [0, 0]
-    store = Store(LAYOUT, PLENTY, folder=tmp_path)
-    kept = [match for n in range(120) if (match := store.prefix(prompt(text_of(n)), exact=True)) and match.n == 32]
-    assert 5 < len(kept) < 60
-    for path in files(tmp_path):
-        RowFile(path).check()
-
-
 def test_what_is_being_put_never_loses_what_it_rests_on(tmp_path):
     """Memory so short that writing one run to disk would evict the file that the run being put goes on from."""
     size = files_size(tmp_path / "one", TEXT)
@@ -658,15 +300,3 @@ def test_rows_read_ahead_need_no_file_when_they_are_asked_for(tmp_path, codec):
     assert match.rows.is_whole
     np.testing.assert_array_equal(match.rows.data, expected)
     assert reads == []
-
-
-def test_reading_ahead_of_a_damaged_file_leaves_a_miss(tmp_path, caplog):
-    written(tmp_path, TEXT)
-    (path,) = files(tmp_path)
-    content = bytearray(path.read_bytes())
-    content[-3] ^= 1
-    path.write_bytes(content)
-    store = Store(LAYOUT, PLENTY, folder=tmp_path)
-    store.prefetch(prompt(TEXT))
-    assert len(caplog.records) == 1 and not path.exists()
-    assert store.prefix(prompt(TEXT), exact=False) is None
