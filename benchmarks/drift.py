@@ -1,11 +1,11 @@
 """How errors pile up over a long conversation, with and without settling.
 
-    python benchmarks/drift.py [--model FILE] [--turns 20] [--max-tokens 48] [--policy relay] [--threads N] [--json FILE]
+    python benchmarks/drift.py [--model FILE] [--turns 20] [--first 0] [--max-tokens 48] [--policy relay] [--threads N] [--json FILE]
 
-One conversation of so many messages with the agents plan and code, kept twice: as it is, and with the past settled before each message
-(`Chain.settle`, as the chat does while the user reads). Both hold the same texts, those of the first. For each message the last agent's
-prompt is prefilled from the rows of either (`live`) and computed whole (`full`); reported is KL(full ‖ live), of the first token and in
-the mean over the greedy continuation.
+One conversation of so many messages (the tasks below in turn, from number `--first` on) with the agents plan and code, kept twice: as it
+is, and with the past settled before each message (`Chain.settle`, as the chat does while the user reads). Both hold the same texts, those
+of the first. For each message the last agent's prompt is prefilled from the rows of either (`live`) and computed whole (`full`); reported
+is KL(full ‖ live), of the first token and in the mean over the greedy continuation.
 """
 
 from __future__ import annotations
@@ -106,12 +106,12 @@ def reference(engine: Engine, tokens: Tokens) -> tuple[F32, list[int]]:
     return np.stack(logits), forced
 
 
-def conversation(engine: Engine, keepings: list[Kept], n_messages: int) -> Iterator[Loss]:
+def conversation(engine: Engine, keepings: list[Kept], tasks: list[str]) -> Iterator[Loss]:
     prompts = PromptBuilder(engine.template, engine.tokenizer)
     rounds: list[Round] = []
-    for number in range(n_messages):
+    for number, task in enumerate(tasks):
         n_settled = [kept.settle() for kept in keepings]
-        rounds.append(Round(TASKS[number % len(TASKS)]))
+        rounds.append(Round(task))
         for index, agent in enumerate(AGENTS):
             tokens = prompts.build(messages_for(AGENTS, index, rounds)).tokens
             if index == LAST:
@@ -137,6 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model")
     parser.add_argument("--turns", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--max-tokens", type=int, default=48)
     parser.add_argument("--policy", default="relay")
     parser.add_argument("--threads", type=int)
@@ -148,7 +149,8 @@ def main() -> None:
     keepings = [Kept(engine, policy, options.max_tokens, is_settled=is_settled) for is_settled in (False, True)]
     losses: list[Loss] = []
     print("message  prompt  exact  settled   KL first, mean      settled: exact  KL first, mean")
-    for loss in conversation(engine, keepings, options.turns):
+    tasks = [TASKS[number % len(TASKS)] for number in range(options.first, options.first + options.turns)]
+    for loss in conversation(engine, keepings, tasks):
         losses.append(loss)
         if loss.is_settled:
             as_it_is = losses[-2]

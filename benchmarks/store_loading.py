@@ -1,11 +1,14 @@
 """What rows that come from disk cost a first token, against the same rows in memory.
 
-    python benchmarks/store_loading.py [--model FILE] [--tokens 1000,2000] [--rounds 5] [--threads 2]
+    python benchmarks/store_loading.py [--model FILE] [--tokens 1000,2000] [--rounds 5] [--threads 2] [--forms plain,q6-q4]
+        [--states "cold first,cold beside"] [--full]
 
 A text of so many tokens lies in the store, and a prompt of 137 other tokens, that text and 8 more is planned and prefilled with policy
-`relay`: its rows from memory, then from files of every form: in the system's page cache (warm), not there (cold: the file's pages are
-dropped before), and read ahead by `Store.prefetch`, as a chain does while another agent writes (ahead).
-Prints medians: planning (search included), placing, the sweep, the whole, and its ratio to that from memory; and a full prefill.
+`relay`: its rows from memory, then from files of every form. These lie in the system's page cache (warm) or not (cold: the file's pages
+are dropped before), and are loaded whole before they are placed (first) or layer by layer beside the sweep (beside), as a turn does it;
+or read ahead by `Store.prefetch`, as a chain does while another agent writes (ahead).
+Prints medians: planning (search included) with what is loaded first, placing, the sweep, the whole; and of its ratio to that from memory
+in the same round the median and the quartiles. With `--full` a full prefill, too.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from relaylite.store import Store
 from relaylite.store.quantize import CODECS
 
 BEFORE, AFTER = 137, 8
+STATES = ("warm first", "warm beside", "cold first", "cold beside", "ahead")
 PLENTY = 1 << 40
 
 
@@ -39,16 +43,20 @@ class Times:
     sweep_ms: list[float] = field(default_factory=list)
     total_ms: list[float] = field(default_factory=list)
 
-    def line(self, name: str, reference_ms: float) -> str:
+    def line(self, name: str, reference_ms: list[float]) -> str:
         plan, place, sweep, total = (float(np.median(ms)) for ms in (self.plan_ms, self.place_ms, self.sweep_ms, self.total_ms))
-        return f"{name:12} {plan:8.1f} {place:8.1f} {sweep:8.1f} {total:8.1f}  {total / reference_ms:6.2f}"
+        low, middle, high = np.quantile(np.divide(self.total_ms, reference_ms), [0.25, 0.5, 0.75])
+        return f"{name:18} {plan:8.1f} {place:8.1f} {sweep:8.1f} {total:8.1f}  {middle:6.3f} ({low:.3f} to {high:.3f})"
 
 
-def measure(engine: Engine, store: Store, prompt: Tokens, policy: Policy, times: Times) -> None:
+def measure(engine: Engine, store: Store, prompt: Tokens, policy: Policy, times: Times, *, is_whole_first: bool) -> None:
     """One prefill of `prompt` on an empty sequence."""
     engine.use(engine.profile)
     started = time.perf_counter()
     plan = make_plan(prompt, store, policy)
+    for segment in plan.segments:
+        if is_whole_first and segment.match is not None:
+            segment.match.rows.bring()
     planned = time.perf_counter()
     prefill = engine.prefill(plan, lambda _: None)
     ended = time.perf_counter()
@@ -68,30 +76,32 @@ def drop_pages(folder: Path) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def report(engine: Engine, rows: Rows, prompt: Tokens, rounds: int, folder: Path) -> None:
-    layout = engine.layout
+def report(engine: Engine, rows: Rows, prompt: Tokens, options: argparse.Namespace, folder: Path) -> None:
+    layout, forms = engine.layout, options.forms.split(",")
     memory = Store(layout, PLENTY)
     memory.put(rows)
-    for name, codec in CODECS.items():
-        store = Store(layout, PLENTY, folder=folder / name, codec=codec)
+    for form in forms:
+        store = Store(layout, PLENTY, folder=folder / form, codec=CODECS[form])
         store.put(rows)
         store.close()
-    times: dict[str, Times] = {"full": Times(), "memory": Times()}
-    times |= {f"{name} {state}": Times() for name in CODECS for state in ("warm", "cold", "ahead")}
-    for _ in range(rounds):
-        for name, own in times.items():
-            codec_name, _, state = name.partition(" ")
-            store = memory if not state else Store(layout, PLENTY, folder=folder / codec_name)
-            if state == "cold":
-                drop_pages(folder / codec_name)
+    times: dict[str, Times] = {"full": Times()} if options.full else {}
+    times["memory"] = Times()
+    times |= {f"{form} {state}": Times() for form in forms for state in options.states.split(",")}
+    for number in range(options.rounds):
+        names = list(times)
+        for name in [*names[number % len(names) :], *names[: number % len(names)]]:  # so that no way always comes behind the same one
+            form, _, state = name.partition(" ")
+            store = memory if not state else Store(layout, PLENTY, folder=folder / form)
+            if state.startswith("cold"):
+                drop_pages(folder / form)
             if state == "ahead":
                 store.prefetch(rows.tokens)
-            measure(engine, store, prompt, FULL if name == "full" else RELAY, own)
-    print(f"{len(rows)} tokens, {rows.n_bytes / 1e6:.0f} MB, medians of {rounds}")
-    print("rows from      plan ms  place ms sweep ms total ms  × memory")
-    reference_ms = float(np.median(times["memory"].total_ms))
+            policy = FULL if name == "full" else RELAY
+            measure(engine, store, prompt, policy, times[name], is_whole_first=state.endswith("first"))
+    print(f"{len(rows)} tokens, {rows.n_bytes / 1e6:.0f} MB, medians of {options.rounds}")
+    print("rows from           plan ms  place ms sweep ms total ms  × memory (quartiles)")
     for name, own in times.items():
-        print(own.line(name, reference_ms))
+        print(own.line(name, times["memory"].total_ms))
 
 
 def main() -> None:
@@ -100,6 +110,9 @@ def main() -> None:
     parser.add_argument("--tokens", default="1000,2000")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--forms", default=",".join(CODECS))
+    parser.add_argument("--states", default=",".join(STATES))
+    parser.add_argument("--full", action="store_true", help="a full prefill, too")
     options = parser.parse_args()
 
     lengths = [int(n) for n in options.tokens.split(",")]
@@ -111,7 +124,7 @@ def main() -> None:
         engine.prefill(make_plan(text, Store(engine.layout, 0), FULL), lambda _: None)
         rows = engine.harvest("writer")
         with tempfile.TemporaryDirectory() as folder:
-            report(engine, rows, np.concatenate([before, text, after]), options.rounds, Path(folder))
+            report(engine, rows, np.concatenate([before, text, after]), options, Path(folder))
     engine.close()
 
 

@@ -56,14 +56,14 @@ std::vector<uint8_t> marker(size_t n_bytes, int32_t position) {
     return row;
 }
 
-// Where the K rows (or V rows) of layer il begin in a run of n_run tokens.
-size_t rows_offset(const Layers & layers, int32_t il, bool is_v, size_t n_run) {
+// Where the K rows (or V rows) of layer il of a segment begin.
+const uint8_t * rows_of(const Layers & layers, int32_t il, bool is_v, const relay_segment & segment) {
     size_t bytes = 0;
     for (int32_t i = 0; i < (int32_t) layers.all.size(); ++i) {
         bytes += is_v || i < il ? layers.all[i].k_row : 0;
         bytes += is_v && i < il ? layers.all[i].v_row : 0;
     }
-    return bytes * n_run;
+    return segment.data + bytes * segment.n_run + (is_v ? layers.all[il].v_row : layers.all[il].k_row) * segment.first;
 }
 
 void put_rows(const relay_context & relay, StateWriter & state, int32_t il, bool is_v, const relay_segment * segments, int32_t n_segments) {
@@ -76,7 +76,7 @@ void put_rows(const relay_context & relay, StateWriter & state, int32_t il, bool
         const relay_segment & segment = segments[i];
         uint8_t * to = state.take(row * segment.n);
         if (segment.data) {
-            memcpy(to, segment.data + rows_offset(relay.layers, il, is_v, segment.n_run) + row * segment.first, row * segment.n);
+            memcpy(to, rows_of(relay.layers, il, is_v, segment), row * segment.n);
         } else {
             for (int32_t j = 0; j < segment.n; ++j) {
                 fill_marker(to + row * j, row, position + j);
@@ -116,10 +116,6 @@ void check_segments(const relay_context & relay, const relay_segment * segments,
             fail(RELAY_UNSUPPORTED, "rows cannot be moved: %s", relay.layers.rotate_refusal.c_str());
         }
     }
-    const int32_t n = count(segments, n_segments);
-    if (n > relay.n_cells() - relay.length()) {
-        fail(RELAY_NO_SPACE, "%d more cells do not fit: %d of %d are in use", n, relay.length(), relay.n_cells());
-    }
 }
 
 std::vector<uint8_t> k_row(const relay_context & relay, int32_t il, int32_t cell) {
@@ -132,7 +128,7 @@ std::vector<uint8_t> k_row(const relay_context & relay, int32_t il, int32_t cell
 std::vector<uint8_t> expected_k_row(const relay_context & relay, int32_t il, const relay_segment & segment, int32_t j, int32_t position) {
     std::vector<uint8_t> row(relay.layers.all[il].k_row);
     if (segment.data) {
-        memcpy(row.data(), segment.data + rows_offset(relay.layers, il, false, segment.n_run) + row.size() * (segment.first + j), row.size());
+        memcpy(row.data(), rows_of(relay.layers, il, false, segment) + row.size() * j, row.size());
     } else {
         fill_marker(row.data(), row.size(), position);
     }
@@ -203,6 +199,27 @@ void place_in_pieces(relay_context & relay, const relay_segment * segments, int3
     }
 }
 
+void write_layer(relay_context & relay, int32_t p0, const relay_segment * segments, int32_t n_segments, int32_t il) {
+    const Layer & layer = relay.layers.all[il];
+    for (int32_t i = 0, position = p0; i < n_segments; position += segments[i++].n) {
+        if (segments[i].data) {
+            ggml_backend_tensor_set(layer.k, rows_of(relay.layers, il, false, segments[i]), layer.k_row * position, layer.k_row * segments[i].n);
+            ggml_backend_tensor_set(layer.v, rows_of(relay.layers, il, true, segments[i]), layer.v_row * position, layer.v_row * segments[i].n);
+        }
+    }
+}
+
+// The segments whose K is rotated for other positions than theirs.
+std::vector<Run> moved_runs(const relay_segment * segments, int32_t n_segments, int32_t p0) {
+    std::vector<Run> runs;
+    for (int32_t i = 0, position = p0; i < n_segments; position += segments[i++].n) {
+        if (segments[i].data && segments[i].delta != 0) {
+            runs.push_back({position, segments[i].n, segments[i].delta});
+        }
+    }
+    return runs;
+}
+
 }  // namespace
 
 void read_rows(const relay_context & relay, int32_t p0, int32_t p1, uint8_t * out) {
@@ -219,20 +236,32 @@ void read_rows(const relay_context & relay, int32_t p0, int32_t p1, uint8_t * ou
 
 void append(relay_context & relay, const relay_segment * segments, int32_t n_segments) {
     check_segments(relay, segments, n_segments);
+    const int32_t n = count(segments, n_segments);
     const int32_t p0 = relay.length();
+    if (n > relay.n_cells() - p0) {
+        fail(RELAY_NO_SPACE, "%d more cells do not fit: %d of %d are in use", n, p0, relay.n_cells());
+    }
     try {
         place_in_pieces(relay, segments, n_segments);
-        std::vector<Run> runs;
-        for (int32_t i = 0, position = p0; i < n_segments; position += segments[i++].n) {
-            if (segments[i].data && segments[i].delta != 0) {
-                runs.push_back({position, segments[i].n, segments[i].delta});
-            }
-        }
-        rotate(relay, runs);
+        rotate(relay, moved_runs(segments, n_segments, p0), {0, relay.n_layer()});
     } catch (...) {
         llama_memory_seq_rm(relay.memory, live_seq, p0, -1);
         throw;
     }
+}
+
+void write(relay_context & relay, int32_t p0, const relay_segment * segments, int32_t n_segments, LayerRange layers) {
+    check_segments(relay, segments, n_segments);
+    require(p0 >= 0 && p0 <= relay.length() && count(segments, n_segments) <= relay.length() - p0, "positions outside the live sequence");
+    require(0 <= layers.first && layers.first <= layers.end && layers.end <= relay.n_layer(), "layer range outside the model");
+    llama_synchronize(relay.ctx);
+    for (int32_t il = layers.first; il < layers.end; ++il) {
+        if (relay_stop_callback(relay.stop)) {
+            fail(RELAY_STOPPED, "stopped");
+        }
+        write_layer(relay, p0, segments, n_segments, il);
+    }
+    rotate(relay, moved_runs(segments, n_segments, p0), layers);
 }
 
 }  // namespace relay
@@ -263,6 +292,13 @@ int relay_append(relay_context * relay, const relay_segment * segments, int32_t 
     return guarded([&] {
         require_open(relay, "relay");
         append(*relay, segments, n_segments);
+    });
+}
+
+int relay_write(relay_context * relay, int32_t p0, const relay_segment * segments, int32_t n_segments, int32_t first, int32_t end) {
+    return guarded([&] {
+        require_open(relay, "relay");
+        write(*relay, p0, segments, n_segments, {first, end});
     });
 }
 

@@ -50,13 +50,20 @@ struct relay_context {
 
     int32_t length() const;
     int32_t n_cells() const { return (int32_t) layers.n_cells; }
+    int32_t n_layer() const { return (int32_t) layers.all.size(); }
     // 0 if layer `il` sees all positions before its own.
     int32_t n_window(int32_t il) const;
 };
 
 namespace relay {
 
+struct LayerRange {
+    int32_t first;
+    int32_t end;
+};
+
 void append(relay_context & relay, const relay_segment * segments, int32_t n_segments);
+void write(relay_context & relay, int32_t p0, const relay_segment * segments, int32_t n_segments, LayerRange layers);
 // Rows of positions [p0, p0 + n) to be turned by delta positions.
 struct Run {
     int32_t p0;
@@ -64,7 +71,7 @@ struct Run {
     int32_t delta;
 };
 
-void rotate(relay_context & relay, const std::vector<Run> & runs);
+void rotate(relay_context & relay, const std::vector<Run> & runs, LayerRange layers);
 void run_slice(relay_context & relay, const relay_slice & slice);
 void read_rows(const relay_context & relay, int32_t p0, int32_t p1, uint8_t * out);
 

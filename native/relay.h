@@ -116,7 +116,7 @@ int  relay_describe_layer(const relay_context * relay, int32_t il, relay_layer *
 /* ---- cells of the live sequence ------------------------------------------------------------------------------------ */
 
 typedef struct relay_segment {
-    const uint8_t * data; /* rows of a run of n_run tokens; NULL: cells to be computed by a slice later */
+    const uint8_t * data; /* rows of a run of n_run tokens; NULL: cells to be computed by a slice or written later */
     int32_t n_run;
     int32_t first;        /* tokens [first, first + n) of the run are taken over */
     int32_t n;
@@ -129,6 +129,9 @@ int relay_length(const relay_context * relay, int32_t * n);
 int relay_truncate(relay_context * relay, int32_t p0);
 /* Append cells behind the live sequence, with these rows, K rotated by each segment's delta. On RELAY_STOPPED nothing is appended. */
 int relay_append(relay_context * relay, const relay_segment * segments, int32_t n_segments);
+/* Rows of layers [first, end) of these segments, into the cells from position p0 on, K rotated by each segment's delta; cells of a segment without
+ * data stay as they are. Bytes of the run's other layers are not read. Whatever the failure, rows of these cells and layers are undefined after it. */
+int relay_write(relay_context * relay, int32_t p0, const relay_segment * segments, int32_t n_segments, int32_t first, int32_t end);
 /* Rows of positions [p0, p1), n_out = (p1 − p0) · bytes of all rows of a token. */
 int relay_read(relay_context * relay, int32_t p0, int32_t p1, uint8_t * out, size_t n_out);
 /* Rotate K of positions [p0, p1) by delta positions, in every layer. */

@@ -1,4 +1,4 @@
-// rotate.cpp: K rows moved to other positions by RoPE, one graph for all layers. After llama.cpp's llama_kv_cache::build_rope_shift.
+// rotate.cpp: K rows moved to other positions by RoPE, one graph for a range of layers. After llama.cpp's llama_kv_cache::build_rope_shift.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -55,13 +55,15 @@ ggml_tensor * turned_rows(ggml_context * ctx, const Layer & layer, int32_t p0, i
 // One graph for some runs of rows.
 class Turning {
   public:
-    Turning(relay_context & relay, size_t n_runs) : relay_(relay), arena_(relay.layers.all.size() * n_runs * nodes_per_run + 32) {}
+    Turning(relay_context & relay, LayerRange layers, size_t n_runs)
+        : relay_(relay), layers_(layers), arena_((layers.end - layers.first) * n_runs * nodes_per_run + 32) {}
 
     void add(int32_t p0, int32_t n, int32_t delta) {
         ggml_tensor * shift = ggml_new_tensor_1d(arena_.ctx, GGML_TYPE_I32, n);
         ggml_set_input(shift);
         shifts_.emplace_back(shift, delta);
-        for (const Layer & layer : relay_.layers.all) {
+        for (int32_t il = layers_.first; il < layers_.end; ++il) {
+            const Layer & layer = relay_.layers.all[il];
             if (layer.has_rope) {
                 ggml_build_forward_expand(arena_.graph, turned_rows(arena_.ctx, layer, p0, n, shift, matrix(layer.n_hadamard)));
             }
@@ -98,6 +100,7 @@ class Turning {
     }
 
     relay_context & relay_;
+    LayerRange layers_;
     Arena arena_;
     std::vector<std::pair<ggml_tensor *, int32_t>> shifts_;
     std::map<int64_t, ggml_tensor *> matrices_;
@@ -105,12 +108,12 @@ class Turning {
 
 }  // namespace
 
-void rotate(relay_context & relay, const std::vector<Run> & runs) {
+void rotate(relay_context & relay, const std::vector<Run> & runs, LayerRange layers) {
     llama_synchronize(relay.ctx);
     const size_t n_at_once = std::max<size_t>(1, relay.backends.max_nodes() / (relay.layers.all.size() * nodes_per_run));
     for (size_t first = 0; first < runs.size(); first += n_at_once) {
         const size_t end = std::min(first + n_at_once, runs.size());
-        Turning turning(relay, end - first);
+        Turning turning(relay, layers, end - first);
         for (size_t i = first; i < end; ++i) {
             turning.add(runs[i].p0, runs[i].n, runs[i].delta);
         }
@@ -130,7 +133,7 @@ int relay_rotate(relay_context * relay, int32_t p0, int32_t p1, int32_t delta) {
             fail(RELAY_UNSUPPORTED, "rows cannot be moved: %s", relay->layers.rotate_refusal.c_str());
         }
         if (p0 < p1 && delta != 0) {
-            rotate(*relay, {{p0, p1 - p0, delta}});
+            rotate(*relay, {{p0, p1 - p0, delta}}, {0, relay->n_layer()});
         }
     });
 }

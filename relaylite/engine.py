@@ -22,7 +22,7 @@ from relaylite.events import PhaseName
 from relaylite.metrics import CellMap
 from relaylite.past import Past
 from relaylite.plan import Kind, Plan
-from relaylite.process import physical_cores
+from relaylite.process import logical_cores, physical_cores
 from relaylite.profile import Profile, load_profile
 from relaylite.rectify import Pick, Sweep
 from relaylite.rows import RowLayout, Rows
@@ -115,7 +115,9 @@ class Engine:
         self.info = _info(self._model, self._context, token_bytes, refusal, [rpc.WARNING] if workers else [])
         self.finish_reason = ""
         self.answer_tokens: tuple[int, ...] = ()
-        self._sequence = LiveSequence(self._context, cells, capture, self._stop)
+        is_offloaded = not 0 <= options.n_offloaded < self._model.n_layer
+        n_loaders = logical_cores() - (0 if is_offloaded else n_threads)  # threads of a sweep wait for the one that lost its core
+        self._sequence = LiveSequence(self._context, cells, capture, self._stop, n_loaders=max(0, n_loaders))
         self._sequence.watch({} if refusal else self.profile.captures)
         self._past = None if cells is not None else Past(self._model, self._context, self._sequence, self.layout, options.past_bytes)
         if self._past is not None:
@@ -152,7 +154,7 @@ class Engine:
         """Prefix rows in place, everything else by llama.cpp itself."""
         clock = _Clock()
         on_phase("place")
-        n_placed = self._sequence.place(plan, with_gaps=False) if self._past is None else self._past.take_up(plan)
+        n_placed = self._place_prefix(plan) if self._past is None else self._past.take_up(plan)
         place_ms = clock.lap()
         on_phase("suffix")
         self._logits = None
@@ -166,20 +168,25 @@ class Engine:
         cells[:, :n_placed] = CellMap.PREFIX
         return Prefill(place_ms, 0.0, clock.lap(), CellMap(cells, np.full(len(plan.tokens), np.nan, np.float32)))
 
+    def _place_prefix(self, plan: Plan) -> int:
+        with self._sequence.place(plan, with_gaps=False) as late:
+            late.write()
+        return len(self._sequence.tokens)
+
     def _sweep(self, plan: Plan, on_phase: OnPhase) -> Prefill:
         """All rows in place with gaps for new tokens, then one sweep over the layers that fills and repairs them."""
         clock = _Clock()
         on_phase("place")
-        self._sequence.place(plan, with_gaps=True)
-        place_ms = clock.lap()
-        on_phase("rectify")
-        assert self._sequence.cells is not None
-        states = self._sequence.read_states(len(plan.tokens))
-        sweep = Sweep(self._sequence.cells, plan, self.profile.parameters(plan.policy), states, self._pick)
-        sweep.select()
-        rectify_ms = clock.lap()
-        on_phase("suffix")
-        self._logits = sweep.fill()
+        with self._sequence.place(plan, with_gaps=True) as late:
+            place_ms = clock.lap()
+            on_phase("rectify")
+            assert self._sequence.cells is not None
+            states = self._sequence.read_states(len(plan.tokens))
+            sweep = Sweep(self._sequence.cells, plan, self.profile.parameters(plan.policy), states, late, self._pick)
+            sweep.select()
+            rectify_ms = clock.lap()
+            on_phase("suffix")
+            self._logits = sweep.fill()
         for name, (positions, vectors) in sweep.new_states.items():
             self._sequence.write_states(name, positions, vectors)
         return Prefill(place_ms, rectify_ms, clock.lap(), sweep.cell_map())

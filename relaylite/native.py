@@ -206,7 +206,7 @@ class LayerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Cells to append: rows `[first, first + n)` of a run, K moved by `delta` positions, or (`rows` None) `n` cells to be computed."""
+    """Cells to append: rows `[first, first + n)` of a run, K moved by `delta` positions, or (`rows` None) `n` cells to be filled later."""
 
     n: int
     rows: Rows | None = None
@@ -223,6 +223,16 @@ class SliceResult:
     attention: F32 | None = None
     mass: F32 | None = None
     logits: F32 | None = None
+
+
+def _segments(placements: list[Placement]) -> Any:
+    segments = ffi.new("relay_segment[]", len(placements))
+    for segment, placement in zip(segments, placements, strict=True):
+        segment.n = placement.n
+        if placement.rows is not None:
+            segment.data = _pointer(placement.rows.data, "uint8_t")
+            segment.n_run, segment.first, segment.delta = len(placement.rows), placement.first, placement.delta
+    return segments
 
 
 class Cells(_Handle):
@@ -263,14 +273,18 @@ class Cells(_Handle):
         _check(lib.relay_truncate(self.pointer, start))
 
     def append(self, placements: list[Placement]) -> None:
-        """Append cells behind the live sequence. Raises NativeError if they do not fit; nothing is appended then."""
-        segments = ffi.new("relay_segment[]", len(placements))
-        for segment, placement in zip(segments, placements, strict=True):
-            segment.n = placement.n
+        """Append cells behind the live sequence. Raises NativeError if they do not fit, or Damaged; nothing is appended then."""
+        for placement in placements:
             if placement.rows is not None:
-                segment.data = _pointer(placement.rows.data, "uint8_t")
-                segment.n_run, segment.first, segment.delta = len(placement.rows), placement.first, placement.delta
-        _check(lib.relay_append(self.pointer, segments, len(placements)))
+                placement.rows.bring()
+        _check(lib.relay_append(self.pointer, _segments(placements), len(placements)))
+
+    def write(self, start: int, placements: list[Placement], layers: range) -> None:
+        """Write the rows of `layers` into the cells from position `start` on, which these placements tile. Raises Damaged or Cancelled."""
+        for placement in placements:
+            if placement.rows is not None:
+                placement.rows.bring(layers)
+        _check(lib.relay_write(self.pointer, start, _segments(placements), len(placements), layers.start, layers.stop))
 
     def read(self, start: int, end: int) -> npt.NDArray[np.uint8]:
         """Rows of positions `[start, end)`, layer-major as in `Rows.data`."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from relaylite import rowvalues
+from relaylite.late import LateRows
 from relaylite.metrics import CellMap
 from relaylite.native import F16, F32, Cells
 from relaylite.plan import Kind, Plan
@@ -49,14 +50,21 @@ class Sweep:
     """One placed plan, from `select` (what is recomputed) to `fill` (the rows, and the logits of the last token).
 
     `parameters` None recomputes nothing of the spans; `pick` takes their place if given (the benchmark's baselines). `states`:
-    captured vectors of the whole prompt, float16 `[n, width]`, NaN where there are none. `new_states` afterwards: what was seen of
+    captured vectors of the whole prompt, float16 `[n, width]`, NaN where there are none. `late`: rows that are not in their cells yet; each
+    layer waits for its own only. `new_states` afterwards: what was seen of
     tokens that had none, or whose rows were recomputed.
     """
 
     def __init__(
-        self, cells: Cells, plan: Plan, parameters: RelayParameters | None, states: dict[str, F16], pick: Pick | None = None
+        self,
+        cells: Cells,
+        plan: Plan,
+        parameters: RelayParameters | None,
+        states: dict[str, F16],
+        late: LateRows,
+        pick: Pick | None = None,
     ) -> None:
-        self._cells, self._plan, self._states, self._pick = cells, plan, states, pick
+        self._cells, self._plan, self._states, self._late, self._pick = cells, plan, states, late, pick
         self._parameters = parameters if pick is None else None
         self._n_layer = cells.info.n_layer
         self._active = Active(plan.positions(Kind.NEW))
@@ -137,12 +145,20 @@ class Sweep:
         """Rows of all active tokens to the last layer. Returns the logits of the prompt's last token, float32 `[n_vocab]`."""
         p, n = self._parameters, self._n_layer
         if p is not None and len(self._chosen) and self._layer <= p.l_end < n:
+            self._advance(p.l_end)
             want = ("hidden",) if self._layer < p.l_end else ()
             got = self._run((self._layer, p.l_end), self._active, write_end=p.l_end + 1, want=want)
             is_rebuilt = np.isin(self._active.positions, self._rebuilt)
             self._active = Active(self._active.positions, got.get("hidden", self._active.hidden)).only(is_rebuilt)
             self._layer = p.l_end
+        self._advance(n)
         return self._run((self._layer, n), self._active, want=("logits",))["logits"]
+
+    def _advance(self, end: int) -> None:
+        """Run the active tokens towards layer `end` as long as rows of layers before it are still to come."""
+        while (stop := self._late.reach(self._layer, end)) < end:
+            hidden = self._run((self._layer, stop), self._active, want=("hidden",))["hidden"]
+            self._active, self._layer = Active(self._active.positions, hidden), stop
 
     # -- what became of the cells ------------------------------------------------------------------------------------------
 
@@ -190,7 +206,9 @@ class Sweep:
 
     def _run(self, layers: tuple[int, int], active: Active, *, write_end: int | None = None, want: tuple[str, ...] = ()) -> dict[str, F32]:
         """A slice over any number of tokens, in batches by position. Results are in `active`'s order; logits are the last batch's."""
-        first, _ = layers
+        first, end = layers
+        is_probed = not {"v", "attention"}.isdisjoint(want)
+        self._late.write(max(end, write_end or 0, end + is_probed))
         size = self._cells.info.n_batch
         parts: dict[str, list[F32]] = {name: [] for name in want}
         for start in range(0, len(active), size):

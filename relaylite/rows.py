@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from relaylite.loading import Loading
+
 Tokens = npt.NDArray[np.int32]
 
 
@@ -40,7 +42,8 @@ class Rows:
     """The rows of `tokens`, which stood at positions `[position, position + n)` of some context.
 
     `data` is uint8 `[n · token_bytes]`, layer-major: K of layer 0 for all tokens (`[n, k_bytes[0]]`), K of layer 1, …,
-    then V of layer 0, …. K is rotated for the positions given here.
+    then V of layer 0, …. K is rotated for the positions given here. While `loading` is not done, bytes of layers that it has not brought
+    are undefined: `k`, `v` and `slice` bring what they need, and may raise Damaged; before `data` is used, `bring` it.
     `states` maps a capture name (`"l_in-<il>"`, `"attn-<il>"`) to float16 `[n, width]`; a token that was not captured holds NaN.
     The first `n_exact` rows were computed from these tokens alone, from position 0 on, by llama.cpp or by slices of its graph: they
     differ from any other such computation by rounding. The others rest on relayed rows. `origin` says who wrote the text (an agent's
@@ -54,6 +57,7 @@ class Rows:
     layout: RowLayout
     states: dict[str, npt.NDArray[np.float16]] = field(default_factory=dict)
     origin: str = ""
+    loading: Loading | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         n = len(self.tokens)
@@ -70,17 +74,28 @@ class Rows:
         """Bytes held: rows, token ids and captured states."""
         return self.data.nbytes + self.tokens.nbytes + sum(s.nbytes for s in self.states.values())
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all layers are there."""
+        return self.loading is None or self.loading.is_done
+
+    def has(self, layers: range) -> bool:
+        return self.loading is None or self.loading.has(layers)
+
+    def bring(self, layers: range | None = None) -> None:
+        """Have these layers there, by default all. Raises Damaged."""
+        if self.loading is not None:
+            self.loading.bring(range(self.layout.n_layer) if layers is None else layers)
+
     def k(self, layer: int) -> npt.NDArray[np.uint8]:
         """K rows of `layer`, uint8 `[n, k_bytes[layer]]`, a view."""
-        n, sizes = len(self), self.layout.k_bytes
-        start = n * sum(sizes[:layer])
-        return self.data[start : start + n * sizes[layer]].reshape(n, sizes[layer])
+        self.bring(range(layer, layer + 1))
+        return k_of(self.data, self.layout, layer)
 
     def v(self, layer: int) -> npt.NDArray[np.uint8]:
         """V rows of `layer`, uint8 `[n, v_bytes[layer]]`, a view."""
-        n, sizes = len(self), self.layout.v_bytes
-        start = n * (sum(self.layout.k_bytes) + sum(sizes[:layer]))
-        return self.data[start : start + n * sizes[layer]].reshape(n, sizes[layer])
+        self.bring(range(layer, layer + 1))
+        return v_of(self.data, self.layout, layer)
 
     def slice(self, start: int, end: int) -> Rows:
         """A copy of the rows of tokens `[start, end)`."""
@@ -97,3 +112,17 @@ class Rows:
             states={name: state[start:end].copy() for name, state in self.states.items()},
             origin=self.origin,
         )
+
+
+def k_of(data: npt.NDArray[np.uint8], layout: RowLayout, layer: int) -> npt.NDArray[np.uint8]:
+    """K rows of `layer` in layer-major `data`, a view."""
+    n, sizes = data.size // layout.token_bytes, layout.k_bytes
+    start = n * sum(sizes[:layer])
+    return data[start : start + n * sizes[layer]].reshape(n, sizes[layer])
+
+
+def v_of(data: npt.NDArray[np.uint8], layout: RowLayout, layer: int) -> npt.NDArray[np.uint8]:
+    """V rows of `layer` in layer-major `data`, a view."""
+    n, sizes = data.size // layout.token_bytes, layout.v_bytes
+    start = n * (sum(layout.k_bytes) + sum(sizes[:layer]))
+    return data[start : start + n * sizes[layer]].reshape(n, sizes[layer])

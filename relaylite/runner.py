@@ -19,8 +19,9 @@ from typing import Any, Protocol
 
 from relaylite.errors import Cancelled, EngineBusy, EngineClosed
 from relaylite.events import Phase, PhaseName
+from relaylite.loading import Damaged
 from relaylite.plan import Kind, Plan
-from relaylite.planner import Matcher
+from relaylite.planner import Matcher, make_plan
 from relaylite.prefillspeed import PrefillSpeed
 from relaylite.prompt import PromptBuilder, Tokenizer
 from relaylite.rows import Rows, Tokens
@@ -33,8 +34,8 @@ READER_GRACE_S = 1.0  # how long the reader of a stream has, when the model is c
 class RowStore(Matcher, Protocol):
     """What a chain needs of a store. `speed`: what computing prompt tokens takes here; it learns from every prefill.
 
-    `has_disk`: rows may have to be read before they can be used, and `prefetch` does that ahead. What is found inside `uncounted()`
-    saves nobody's time.
+    `has_disk`: rows may have to be read before they can be used, and `prefetch` does that ahead. `forget`: rows that were handed out are
+    damaged. What is found inside `uncounted()` saves nobody's time.
     """
 
     speed: PrefillSpeed
@@ -47,6 +48,8 @@ class RowStore(Matcher, Protocol):
     def uncounted(self) -> AbstractContextManager[None]: ...
 
     def prefetch(self, tokens: Tokens) -> None: ...
+
+    def forget(self, damaged: Damaged) -> None: ...
 
 
 @dataclass(slots=True, weakref_slot=True)
@@ -64,6 +67,15 @@ class Run:
     def raise_if_cancelled(self) -> None:
         if self.cancelled.is_set():
             raise Cancelled("stopped; what was written until then is kept")
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilled:
+    """The plan that was carried out, what the engine says of it, and the milliseconds that it took."""
+
+    plan: Plan
+    prefill: Prefill
+    took_ms: float
 
 
 class Runner:
@@ -160,8 +172,8 @@ class Runner:
             if self._run is run:
                 self.engine.cancel()
 
-    def prefill(self, run: Run, plan: Plan) -> Generator[Phase, None, tuple[Prefill, float]]:
-        """Yields the phases as they begin; returns what the engine says and the milliseconds that it took.
+    def prefill(self, run: Run, plan: Plan) -> Generator[Phase, None, Prefilled]:
+        """Yields the phases as they begin; returns the plan that was carried out: another one if rows turned out to be damaged.
 
         The work is done in a thread of its own: the reader sees each phase while it lasts, and can be interrupted.
         """
@@ -172,17 +184,23 @@ class Runner:
             run.raise_if_cancelled()
             phases.put(phase)
 
-        def work() -> tuple[Prefill, float]:
-            return self.engine.prefill(plan, on_phase), (time.perf_counter() - started) * 1000
+        def work() -> Prefilled:
+            plan_now = plan
+            while True:
+                try:
+                    return Prefilled(plan_now, self.engine.prefill(plan_now, on_phase), (time.perf_counter() - started) * 1000)
+                except Damaged as damaged:
+                    self.store.forget(damaged)
+                    plan_now = make_plan(plan.tokens, self.matcher, plan.policy)
 
         future = self._worker.submit(work)
         future.add_done_callback(lambda _: phases.put(None))
         while (phase := phases.get()) is not None:
             yield Phase(phase)
-        prefill, took_ms = future.result()
-        if not plan.count(Kind.SPAN):  # rectifying computes other cells than whole tokens
-            self.store.speed.learn(plan.count(Kind.NEW), prefill.suffix_ms)
-        return prefill, took_ms
+        done = future.result()
+        if not done.plan.count(Kind.SPAN):  # rectifying computes other cells than whole tokens
+            self.store.speed.learn(done.plan.count(Kind.NEW), done.prefill.suffix_ms)
+        return done
 
     def close(self) -> None:
         """Cancel what runs, wait for it, and free the model. Does nothing the second time, or in a forked process."""

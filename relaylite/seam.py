@@ -84,6 +84,7 @@ class EngineLike(Protocol):
     token has no row. When it ends, by itself, by `Cancelled` or by `close()` of the iterator, `finish_reason` holds why ("stop",
     "length", "cancelled") and `answer_tokens` the ids whose text was given out (no end-of-generation token, nothing after a stop
     string; perhaps the first bytes of a character that was cut).
+    `prefill` raises Damaged if rows of the plan cannot be used after all: the store that gave them forgets them, and another plan is made.
     After any error the engine can be used again: the next `prefill` starts from an empty sequence.
     """
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from relaylite import llama, nativelog
 from relaylite.errors import Cancelled, NativeError
+from relaylite.late import LateRows
 from relaylite.native import F16, F32, Capture, Cells, Placement, Stop
 from relaylite.plan import Kind, Plan, Segment
 from relaylite.rows import RowLayout, Rows, Tokens
@@ -23,14 +24,16 @@ ABORTED = 2  # llama_decode
 class LiveSequence:
     """`cells` is None for a model whose rows cannot be placed: its sequence only goes on, or is restored (`Past`).
 
-    Positions before `exact_until` hold rows that were computed from these tokens alone (`Rows.n_exact`).
+    Positions before `exact_until` hold rows that were computed from these tokens alone (`Rows.n_exact`). `n_loaders`: threads that load
+    rows ahead while layers run.
     """
 
-    def __init__(self, context: llama.Context, cells: Cells | None, capture: Capture, stop: Stop) -> None:
+    def __init__(self, context: llama.Context, cells: Cells | None, capture: Capture, stop: Stop, *, n_loaders: int) -> None:
         self.tokens: list[int] = []
         self.exact_until = 0
         self.cells, self._context, self._capture, self._stop = cells, context, capture, stop
         self._states: dict[str, str] = {}
+        self._n_loaders = n_loaders
 
     def watch(self, states: Mapping[str, str]) -> None:
         """Capture these from now on: state name in `Rows.states` → graph node. Empties the sequence."""
@@ -48,23 +51,28 @@ class LiveSequence:
 
     # -- placing -------------------------------------------------------------------------------------------------------
 
-    def place(self, plan: Plan, *, with_gaps: bool) -> int:
-        """Bring the sequence to the plan's prefix, or with gaps to all its positions. Returns the positions now held."""
+    def place(self, plan: Plan, *, with_gaps: bool) -> LateRows:
+        """Bring the sequence to the plan's prefix, or with gaps to all its positions. Returns what is still to be written into cells."""
         segments = plan.segments if with_gaps else [s for s in plan.segments[:1] if s.kind is Kind.PREFIX]
         keep = self._kept_prefix(plan)
         self._truncate(keep)
-        placements, position = [], 0
+        now: list[Placement] = []
+        later: list[Placement] = []
+        position = 0
         for segment in segments:
             start = max(segment.start, keep)
             if start < segment.end:
-                placements.append(self._placement(start, segment))
+                placement, gap = self._placement(start, segment), Placement(segment.end - start)
+                is_late = placement.rows is not None and not placement.rows.is_whole
+                now.append(gap if is_late else placement)
+                later.append(placement if is_late else gap)
             position = segment.end
-        if placements:
+        if now:
             assert self.cells is not None
-            self.cells.append(placements)
+            self.cells.append(now)
         self._capture.seek(position)
         self.tokens = plan.tokens[:position].tolist()
-        return position
+        return LateRows(self.cells, keep, later, self._n_loaders)
 
     def _placement(self, start: int, segment: Segment) -> Placement:
         """Positions of `segment` from `start` on, and their captured states."""

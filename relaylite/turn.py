@@ -58,10 +58,11 @@ class TurnRun:
         started = time.perf_counter()
         plan = make_plan(request.prompt.tokens, self._runner.matcher, request.policy)
         render_ms = request.render_ms + _ms_since(started)
-        prefill, prefill_ms = yield from self._runner.prefill(self._run, plan)
-        self._count(plan, prefill)
+        done = yield from self._runner.prefill(self._run, plan)
+        prefill = done.prefill
+        self._count(done.plan, prefill)
         self._metrics.ttft_parts_ms = TtftParts(render_ms, prefill.place_ms, prefill.rectify_ms, prefill.suffix_ms)
-        self._metrics.ttft_ms = render_ms + prefill_ms
+        self._metrics.ttft_ms = render_ms + done.took_ms
         try:
             yield from self._write()
         except Cancelled:

@@ -240,6 +240,7 @@ class FakeEngine:
 
     def _place(self, rows: Rows, offset: int, n: int, delta: int) -> None:
         assert rows.layout == self.layout, "rows of another model"
+        rows.bring()
         k, v = rows.data.view(np.int32).reshape(2, self.info.n_layer, len(rows), 2)[:, :, offset : offset + n]
         self._tokens = np.concatenate([self._tokens, rows.tokens[offset : offset + n]])
         self._k = np.concatenate([self._k, k + np.array([0, delta], np.int32)], axis=1)

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 from sample_rows import LAYOUT, rows_of
 
+from relaylite.loading import Damaged
+from relaylite.plan import Match
 from relaylite.rows import RowLayout
 from relaylite.store import Store
 
@@ -27,3 +29,14 @@ def written(folder: Path, *texts: list[int], layout: RowLayout = LAYOUT, **optio
 
 def files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.rows"))
+
+
+def found(store: Store, tokens, *, exact: bool) -> Match | None:
+    """The prefix with all its rows, as whoever plans with it gets it: rows that are damaged are forgotten, and it is asked for again."""
+    while match := store.prefix(prompt(tokens), exact=exact):
+        try:
+            match.rows.bring()
+            return match
+        except Damaged as damaged:
+            store.forget(damaged)
+    return None

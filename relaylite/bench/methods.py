@@ -19,7 +19,7 @@ from relaylite.policies import FIDELITIES, FULL, NAIVE, RELAY, Policy, parse_pol
 from relaylite.profile import Profile, RelayParameters, default_profile
 from relaylite.rectify import Pick
 from relaylite.rows import Tokens
-from relaylite.store.codec import Codec
+from relaylite.store.codec import PLAIN, Codec
 from relaylite.store.quantize import CODECS
 
 DEFAULT = "full,prefix,naive,relay:fast,relay,relay:careful"
@@ -80,6 +80,8 @@ def parse_method(name: str, n_layer: int) -> Method:
     if has_codec and codec not in CODECS:
         raise UsageError(f"unknown form of stored rows in {name!r}; known: {', '.join(CODECS)}")
     method = _parse_plain(of_memory, n_layer)
+    if has_codec and method.policy.is_exact and CODECS[codec] is not PLAIN:
+        raise UsageError(f"{method.label} takes over exact rows and no others, so none of {codec}; measure relay@{codec}")
     return replace(method, label=f"{method.label}@{codec}", codec=CODECS[codec]) if has_codec else method
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from relaylite.rows import Rows
+from relaylite.loading import Loading
+from relaylite.rows import Rows, k_of, v_of
 
 
 class Piece(NamedTuple):
@@ -25,22 +27,30 @@ class Piece(NamedTuple):
 
 
 def gather(pieces: list[Piece], start: int, end: int) -> tuple[Rows, int]:
-    """Rows that hold positions `[start, end)`, which `pieces` tile, and the offset in them. Copied only where pieces meet."""
+    """Rows that hold positions `[start, end)`, which `pieces` tile, and the offset in them. Copied only where pieces meet: layer by
+    layer when they are needed, if pieces are loaded so."""
     if len(pieces) == 1:
         return pieces[0].rows, pieces[0].offset + start - pieces[0].start
-    n, layout = end - start, pieces[0].rows.layout
+    layout = pieces[0].rows.layout
+    data = np.empty((end - start) * layout.token_bytes, np.uint8)
+
+    def join(layer: int) -> None:
+        np.concatenate([piece.cut(piece.rows.k(layer), start, end) for piece in pieces], out=k_of(data, layout, layer))
+        np.concatenate([piece.cut(piece.rows.v(layer), start, end) for piece in pieces], out=v_of(data, layout, layer))
+
     whole = Rows(
         tokens=np.concatenate([piece.cut(piece.rows.tokens, start, end) for piece in pieces]),
         position=start,
-        n_exact=max((min(piece.end, end) - start for piece in pieces if piece.is_exact), default=0),
-        data=np.empty(n * layout.token_bytes, np.uint8),
+        n_exact=max((min(piece.end, end) - start for piece in takewhile(lambda piece: piece.is_exact, pieces)), default=0),
+        data=data,
         layout=layout,
         states=_states(pieces, start, end),
         origin=pieces[-1].rows.origin,
+        loading=Loading(layout.n_layer, join),
     )
-    for il in range(layout.n_layer):
-        np.concatenate([piece.cut(piece.rows.k(il), start, end) for piece in pieces], out=whole.k(il))
-        np.concatenate([piece.cut(piece.rows.v(il), start, end) for piece in pieces], out=whole.v(il))
+    if all(piece.rows.is_whole for piece in pieces):
+        for layer in range(layout.n_layer):
+            whole.bring(range(layer, layer + 1))
     return whole, 0
 
 

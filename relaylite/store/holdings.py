@@ -41,7 +41,15 @@ class Holdings:
 
     def end_at(self, node: Node, position: int) -> Node:
         """A node that ends at `position`, which is in `node` or at its end."""
-        return node if position == node.end else self.tree.split(node, position)
+        if position == node.end:
+            return node
+        self._let_go(node)
+        return self.tree.split(node, position)
+
+    def _let_go(self, node: Node) -> None:
+        """Of rows that are still being loaded only the file is kept."""
+        if node.rows is not None and not node.rows.is_whole:
+            self.set_rows(node, None)
 
     def set_rows(self, node: Node, rows: Rows | None) -> None:
         """What `node` holds in memory from now on; without rows and file it must be dropped."""
@@ -83,9 +91,10 @@ class Holdings:
                 self.texts.add(parent)
 
     def forget_file(self, file: RowFile) -> None:
-        """The file is gone: nodes without rows in memory go with it."""
+        """The file is gone: nodes whose rows are not whole in memory go with it."""
         users = [node for node in self.nodes() if node.file is file]
         for node in users:
+            self._let_go(node)
             node.file = None
         for node in users:
             if node.rows is None and self.holds(node):

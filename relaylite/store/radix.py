@@ -21,6 +21,7 @@ from relaylite.store.worth import Uses
 class Node:
     """Rows of positions `[start, end)` behind `parent`'s: in memory (`rows`), in `file` from its row `file_offset` on, or both.
 
+    `is_exact`: how they were computed; `holds_exact`: whether that is what is left of them, since smaller forms of files lose something.
     `captured`: which of them have the states that relaying needs. `parent` is None for roots: the tree's, which has no rows, and
     those of runs of which it is not known what they rest on.
     """
@@ -56,6 +57,13 @@ class Node:
     @property
     def edge(self) -> tuple[int, bool]:
         return int(self.tokens[0]), self.is_exact
+
+    @property
+    def holds_exact(self) -> bool:
+        """Whether the rows that there are now are exact."""
+        if self.rows is not None:
+            return self.is_exact and self.rows.n_exact == len(self.rows)
+        return self.is_exact and self.file is not None and self.file.header.is_exact
 
     @property
     def ram_bytes(self) -> int:
@@ -95,7 +103,7 @@ class RadixTree:
     def descend(self, tokens: Tokens, *, exact: bool) -> tuple[Node, int]:
         """The node in which the longest stored run that `tokens` begins with ends, and the run's length.
 
-        With `exact`, relayed rows are not entered; else they are where they lead further than exact ones.
+        With `exact`, only what holds exact rows is entered; else relayed rows are where they lead further than exact ones.
         """
         best = (self.root, 0)
         front = [(self.root, 0)]
@@ -107,7 +115,7 @@ class RadixTree:
                 continue
             for is_exact in (False, True):  # exact ones last: they are tried first, and win a tie
                 child = node.children.get((int(tokens[n]), is_exact))
-                if child is not None and (is_exact or not exact):
+                if child is not None and (child.holds_exact or not exact):
                     front.append((child, n + common_length(child.tokens, tokens[n:])))
         return best
 

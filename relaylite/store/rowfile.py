@@ -5,7 +5,8 @@
     sections   aligned to 64 bytes: tokens, K of layer 0 … K of the last layer, V of layer 0 …, then captured states, each contiguous
 
 K and V sections follow one another without a gap, so that plain ones are mapped into memory as `Rows.data`. The token section
-holds the tokens that lead to the rows as well, so that a file alone tells what its rows rest on.
+holds the tokens that lead to the rows as well, so that a file alone tells what its rows rest on. K and V of a layer are checked and
+decoded when they are needed (`Loading`), everything else before rows are handed out.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ import zlib
 from collections.abc import Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from relaylite.rows import RowLayout, Rows, Tokens
-from relaylite.store.codec import PLAIN, Codec, RowCodec
+from relaylite.loading import Damaged, Loading
+from relaylite.rows import RowLayout, Rows, Tokens, k_of, v_of
+from relaylite.store.codec import PLAIN, Bytes, Codec
 from relaylite.store.quantize import CODECS
 
 VERSION = 1
@@ -47,7 +50,7 @@ class Header:
     """`n` rows from `position` on. `n_exact`: how many of the tokens from position 0 on have exact rows, as far as they lead here.
 
     `is_rooted`: the token section begins at position 0; else with the first row, and no row is exact. `captured`: ranges of rows
-    with all hidden states that the file has; `states`: their widths.
+    with all hidden states that the file has; `states`: their widths. Rows in a smaller form than plain are not exact.
     """
 
     fingerprint: str
@@ -64,7 +67,7 @@ class Header:
 
     @property
     def is_exact(self) -> bool:
-        return self.is_rooted and self.n_exact == self.position + self.n
+        return self.is_rooted and self.codec == PLAIN.name and self.n_exact == self.position + self.n
 
     @classmethod
     def parse(cls, text: bytes) -> Header:
@@ -110,73 +113,79 @@ class RowFile:
                 mask[start:end] = True
         return mask
 
-    def rows(self, layout: RowLayout) -> Rows:
-        """All rows, checked once. Those of a plain file are mapped and stay so; others are decoded at every call, on all cores.
+    def rows(self, layout: RowLayout, first: int, n: int) -> tuple[Rows, int]:
+        """Rows that hold the file's rows `[first, first + n)`, and the offset in them. K and V are checked while they are loaded.
 
-        Raises Corrupt, or OSError (the file is gone).
+        Those of a plain file are mapped, once and as a whole; others are decoded at every call. Raises Corrupt, or OSError (the file is
+        gone).
         """
         if self._rows is not None:
-            return self._rows
-        rows = self._load(layout)
-        if self.header.codec == PLAIN.name:
-            self._rows = rows
-        return rows
+            return self._rows, first
+        if self.header.codec != PLAIN.name:
+            return self._load(layout, first, n), 0
+        self._rows = self._load(layout, 0, self.header.n)
+        return self._rows, first
 
     def check(self) -> None:
         """Compare every section with its checksum. Raises Corrupt or OSError."""
-        self._verify(self._map())
+        mapped = self._map(list(self.header.sections))
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda name: self._checked(self._view(mapped, name), name), self.header.sections))
 
-    def _load(self, layout: RowLayout) -> Rows:
+    def _load(self, layout: RowLayout, first: int, n: int) -> Rows:
         header = self.header
         codec = CODECS.get(header.codec)
         if codec is None or header.fingerprint != layout.fingerprint:
             raise Corrupt("rows are of another kind")
-        mapped = self._map()
-        self._verify(mapped)
-        n_exact = min(max(header.n_exact - header.position, 0), header.n)
-        states = {name: self._view(mapped, f"state {name}").view(np.float16) for name in header.states}
+        layers = [f"{kind}{il}" for il in range(layout.n_layer) for kind in "kv"]
+        mapped = self._map([*(f"state {name}" for name in header.states), *layers])
+        start, end = self._base + self._section("k0")[0], first + n
         try:
-            states = {name: state.reshape(header.n, header.states[name]) for name, state in states.items()}
-            data = self._data(mapped, layout, codec)
-            return Rows(self.own_tokens, header.position, n_exact, data, layout, states, header.origin)
+            states = {name: self._state(mapped, name)[first:end] for name in header.states}
+            data = mapped[start : start + n * layout.token_bytes] if codec is PLAIN else np.empty(n * layout.token_bytes, np.uint8)
+            n_exact = min(max(header.n_exact - header.position - first, 0), n) if codec is PLAIN else 0
+            loading = Loading(layout.n_layer, partial(self._make, mapped, data, layout, codec, range(first, end)))
+            return Rows(self.own_tokens[first:end], header.position + first, n_exact, data, layout, states, header.origin, loading)
         except ValueError as error:
             raise Corrupt("rows are of another size") from error
 
-    def _data(self, mapped: npt.NDArray[np.uint8], layout: RowLayout, codec: Codec) -> npt.NDArray[np.uint8]:
-        n = self.header.n
-        if codec is PLAIN:
-            start = self._base + self._section("k0")[0]
-            return mapped[start : start + n * layout.token_bytes]
-        kinds = (("k", codec.k, layout.k_bytes), ("v", codec.v, layout.v_bytes))
-        sections = [(f"{kind}{il}", form, row_bytes) for kind, form, sizes in kinds for il, row_bytes in enumerate(sizes)]
+    def _make(self, mapped: Bytes, data: Bytes, layout: RowLayout, codec: Codec, wanted: range, layer: int) -> None:
+        """Have K and V of `layer` of the `wanted` rows in `data`, where plain ones are mapped. Raises Damaged."""
+        parts = ((f"k{layer}", codec.k, k_of(data, layout, layer)), (f"v{layer}", codec.v, v_of(data, layout, layer)))
+        try:
+            for name, form, rows in parts:
+                if codec is PLAIN:
+                    self._checked(rows, name)
+                else:
+                    encoded = self._checked(self._view(mapped, name), name).reshape(self.header.n, -1)
+                    rows[:] = form.decode(encoded[wanted.start : wanted.stop], rows.shape[1])
+        except (Corrupt, ValueError) as problem:
+            raise Damaged(self.path.name, problem) from problem
 
-        def decoded(section: tuple[str, RowCodec, int]) -> npt.NDArray[np.uint8]:
-            name, form, row_bytes = section
-            return form.decode(self._view(mapped, name).reshape(n, form.encoded_bytes(row_bytes)), row_bytes).ravel()
-
-        with ThreadPoolExecutor() as pool:
-            return np.concatenate(list(pool.map(decoded, sections)))
-
-    def _map(self) -> npt.NDArray[np.uint8]:
+    def _map(self, order: list[str]) -> Bytes:
+        """The file in memory. The sections of `order` are asked of the disk now, in that order, all at once."""
         with self.path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if _read_header(file, size)[0] != self.header:
                 raise FileNotFoundError(f"{self.path.name} was replaced")
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         if hasattr(mmap, "MADV_WILLNEED"):
-            mapped.madvise(mmap.MADV_WILLNEED)  # all of it is read at once, to be checked
+            for place, n_bytes, _ in map(self._section, order):
+                start = (self._base + place) // mmap.PAGESIZE * mmap.PAGESIZE
+                mapped.madvise(mmap.MADV_WILLNEED, start, self._base + place + n_bytes - start)
         return np.frombuffer(mapped, np.uint8)
 
-    def _verify(self, mapped: npt.NDArray[np.uint8]) -> None:
-        """On all cores: 2 GB/s each, so 1,000 tokens of an 8B model cost about 65 ms of one."""
-        sections = self.header.sections
-        with ThreadPoolExecutor() as pool:
-            checksums = pool.map(lambda name: zlib.crc32(self._view(mapped, name).data), sections)
-        for (name, (_, _, expected)), checksum in zip(sections.items(), checksums, strict=True):
-            if checksum != expected:
-                raise Corrupt(f"section {name} is damaged")
+    def _checked(self, content: Bytes, name: str) -> Bytes:
+        """`content`, which is that of the section. 2 GB/s on a core: 1,000 tokens of an 8B model cost about 65 ms of one."""
+        if zlib.crc32(content.data) != self._section(name)[2]:
+            raise Corrupt(f"section {name} is damaged")
+        return content
 
-    def _view(self, mapped: npt.NDArray[np.uint8], name: str) -> npt.NDArray[np.uint8]:
+    def _state(self, mapped: Bytes, name: str) -> npt.NDArray[np.float16]:
+        section = f"state {name}"
+        return self._checked(self._view(mapped, section), section).view(np.float16).reshape(self.header.n, self.header.states[name])
+
+    def _view(self, mapped: Bytes, name: str) -> Bytes:
         place, size, _ = self._section(name)
         return mapped[self._base + place : self._base + place + size]
 

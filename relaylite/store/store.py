@@ -1,6 +1,7 @@
 """`Store`: rows that outlive a turn, found again by token ids, never beyond a budget.
 
-Rows handed out stay valid when the store drops them: a `Match` holds them.
+Rows handed out stay valid when the store drops them: a `Match` holds them. Those that come from disk are checked and decoded when they
+are used; whoever finds them damaged then (`Damaged`) tells the store, and asks again.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from relaylite.errors import UsageError
+from relaylite.loading import Damaged
 from relaylite.plan import Match
 from relaylite.prefillspeed import PrefillSpeed
 from relaylite.rows import RowLayout, Rows, Tokens
 from relaylite.store.captured import captured_rows
 from relaylite.store.codec import PLAIN, Codec
 from relaylite.store.folder import CannotWrite, RowFolder
-from relaylite.store.gather import gather
+from relaylite.store.gather import Piece, gather
 from relaylite.store.ledger import Ledger
 from relaylite.store.radix import Node
 from relaylite.store.stats import StoreStats
@@ -117,15 +119,26 @@ class Store:
                     continue
 
     def prefetch(self, tokens: Tokens) -> None:
-        """Rows on disk of what `tokens` begins with are read, checked and decoded now, rather than when they are asked for."""
+        """Rows on disk of what `tokens` begins with are read, checked and decoded now, rather than when they are used."""
         with self._lock:
             self._tiers.refresh()
             node, _ = self._tiers.holdings.tree.descend(tokens, exact=False)
             path = node.path()
         for node in path:
+            pieces: list[Piece] = []
             with self._lock, suppress(Lost):
-                if node.rows is None and self._tiers.holdings.holds(node):
-                    self._tiers.pieces([node], node.start, node.end)
+                if self._tiers.holdings.holds(node):
+                    pieces = self._tiers.pieces([node], node.start, node.end)
+            try:
+                for piece in pieces:
+                    piece.rows.bring()
+            except Damaged as damaged:
+                self.forget(damaged)
+
+    def forget(self, damaged: Damaged) -> None:
+        """Rows that a match handed out cannot be used: their file is removed."""
+        with self._lock:
+            self._tiers.lose(damaged.name, damaged.problem)
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:

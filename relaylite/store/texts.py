@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count
+from itertools import count, takewhile
 
 import numpy as np
 
@@ -73,7 +73,7 @@ def _tokens(leaf: Node) -> Tokens:
 
 def _candidate(run: Run, path: list[Node], start: int) -> Candidate:
     first = path[0].start + run.offset
-    is_exact = all(node.is_exact for node in path if node.start < first + run.n and node.end > first)
+    is_exact = all(node.holds_exact for node in path if node.start < first + run.n and node.end > first)
     return Candidate(start + run.start, run.n, run.key, run.offset, (is_exact, path[-1].used))
 
 
@@ -96,7 +96,8 @@ def _captured_parts(candidate: Candidate, path: list[Node]) -> list[Candidate]:
 
 def _exact_parts(candidate: Candidate, path: list[Node]) -> list[Candidate]:
     """The tokens of `candidate` that have exact rows; in a text these come before the others."""
-    n_exact = max((node.end for node in path if node.is_exact), default=path[0].start) - path[0].start - candidate.offset
+    n_exact = max((node.end for node in takewhile(lambda node: node.holds_exact, path)), default=path[0].start)
+    n_exact -= path[0].start + candidate.offset
     return [candidate.within(candidate.start, candidate.start + n_exact)] if n_exact > 0 else []
 
 

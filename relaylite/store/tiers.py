@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Set
+from itertools import takewhile
 
 import numpy as np
 
+from relaylite.loading import Damaged
 from relaylite.rows import RowLayout, Rows
 from relaylite.store.captured import Mask, captured_rows
 from relaylite.store.codec import PLAIN, Codec
@@ -85,13 +87,10 @@ class Tiers:
 
         `captured`: which of `rows` have the states that relaying needs.
         """
-        if node.is_exact and not (captured[node.start : node.end] & ~node.captured).any():
+        if node.holds_exact and not (captured[node.start : node.end] & ~node.captured).any():
             return
-        old = node.rows
-        if old is None:
-            piece = self._piece(node)
-            old = piece.rows if len(piece.rows) == len(node.tokens) else piece.rows.slice(piece.offset, piece.offset + len(node.tokens))
-        newer = renewed(old, rows, is_exact=node.is_exact)
+        old = self._whole(node)
+        newer = renewed(old, rows, is_exact=node.holds_exact)
         if newer is not old and self.make_room(newer.n_bytes - node.ram_bytes, keep):
             self.holdings.renew(node, newer)
 
@@ -132,24 +131,39 @@ class Tiers:
 
     def _piece(self, node: Node) -> Piece:
         if node.rows is not None:
-            return Piece(node.start, node.end, node.rows, 0, node.is_exact)
+            return Piece(node.start, node.end, node.rows, 0, node.holds_exact)
         file, folder = node.file, self.folder
         if file is None or folder is None:
             raise ValueError("a node without rows and file")
         name = file.path.name
         try:
-            rows, offset = file.rows(self.layout), node.file_offset
-        except (Corrupt, OSError) as problem:
-            if isinstance(problem, Corrupt):
-                folder.discard(name, problem)
+            rows, offset = file.rows(self.layout, node.file_offset, len(node.tokens))
+        except Corrupt as problem:
+            self.lose(name, problem)
+            raise Lost(name) from problem
+        except OSError as problem:
             self._forget(name)
             raise Lost(name) from problem
         folder.touch(name)
-        if file.header.codec != PLAIN.name:
-            rows, offset = rows.slice(offset, offset + len(node.tokens)), 0
-            if self.make_room(rows.n_bytes, node):
-                self.holdings.set_rows(node, rows)
-        return Piece(node.start, node.end, rows, offset, node.is_exact)
+        if file.header.codec != PLAIN.name and self.make_room(rows.n_bytes, node):
+            self.holdings.set_rows(node, rows)
+        return Piece(node.start, node.end, rows, offset, node.holds_exact)
+
+    def _whole(self, node: Node) -> Rows:
+        """The rows of `node` and no others, all there. Raises Lost."""
+        piece = self._piece(node)
+        try:
+            piece.rows.bring()
+        except Damaged as problem:
+            self.lose(problem.name, problem.problem)
+            raise Lost(problem.name) from problem
+        return piece.rows if len(piece.rows) == len(node.tokens) else piece.rows.slice(piece.offset, piece.offset + len(node.tokens))
+
+    def lose(self, name: str, problem: Exception) -> None:
+        """Remove a file that turned out to be damaged, and forget its rows."""
+        if self.folder is not None:
+            self.folder.discard(name, problem)
+        self._forget(name)
 
     def _save(self, node: Node, kept: Set[Node] = frozenset()) -> bool:
         """Write the rows that `node` has in memory; whether they are on disk now. No file that `kept` nodes need goes for it."""
@@ -162,7 +176,7 @@ class Tiers:
                 name,
                 RowWriter(draft, self._codec),
                 order=lambda entries: self._order(entries, node, kept | set(node.path())),
-                keeps=lambda file: node.is_exact and bool(file.captured(self.holdings.wanted).sum() >= node.captured.sum()),
+                keeps=lambda file: file.header.is_exact and bool(file.captured(self.holdings.wanted).sum() >= node.captured.sum()),
             )
         except CannotWrite:
             return False
@@ -180,7 +194,11 @@ class Tiers:
         if path[0].parent is None:
             return Draft(rows, None, 0)
         lead = np.concatenate([np.empty(0, np.int32), *(passed.tokens for passed in path[:-1])])
-        return Draft(rows, lead, max((passed.end for passed in path if passed.is_exact), default=0))
+        return Draft(rows, lead, max((passed.end for passed in takewhile(self._is_exact_on_disk, path)), default=0))
+
+    def _is_exact_on_disk(self, node: Node) -> bool:
+        """Whether the rows of `node` are, or will be, exact in their file."""
+        return node.is_exact and (self._codec is PLAIN if node.file is None else node.file.header.is_exact)
 
     def _forget(self, name: str) -> None:
         file = self._files.pop(name, None)

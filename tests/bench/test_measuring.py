@@ -56,12 +56,12 @@ def test_losses_lie_between_those_of_nothing_and_of_everything(engine: Engine) -
 
 
 def test_rows_from_files_are_those_of_memory_but_for_what_their_form_loses(engine: Engine) -> None:
-    [own, *_] = [by_label(samples) for samples in samples_of(engine, "naive,naive@plain,naive@q8,naive@q4,prefix@q4")]
+    [own, *_] = [by_label(samples) for samples in samples_of(engine, "naive,naive@plain,naive@q8,naive@q4,prefix@plain")]
     of_memory, plain, q8, q4 = (own[name] for name in ("naive", "naive@plain", "naive@q8", "naive@q4"))
     assert (plain.kl_first, plain.kl_mean) == (of_memory.kl_first, of_memory.kl_mean)
     assert {sample.span_tokens for sample in (plain, q8, q4)} == {of_memory.span_tokens}
     assert 0 < abs(q8.kl_mean - of_memory.kl_mean) < abs(q4.kl_mean - of_memory.kl_mean)
-    assert own["prefix@q4"].prefix_tokens == own["naive"].prefix_tokens and own["prefix@q4"].kl_mean > 0
+    assert own["prefix@plain"].prefix_tokens == own["naive"].prefix_tokens
 
 
 def test_each_answer_is_one_span_and_the_last_token_of_it_is_computed(engine: Engine) -> None:

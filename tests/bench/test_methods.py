@@ -56,12 +56,18 @@ def test_everything_takes_every_span_token() -> None:
     assert pick is not None and pick(plan_with_spans()).tolist() == list(range(4, 17))
 
 
+def test_exact_policies_read_no_smaller_form() -> None:
+    assert parse_method("prefix@plain", N_LAYER).codec is CODECS["plain"]
+    with pytest.raises(UsageError, match="prefix takes over exact rows and no others, so none of q8"):
+        parse_method("prefix@q8", N_LAYER)
+
+
 def test_batches_take_nothing_over() -> None:
     method = parse_method("batches:64", N_LAYER)
     assert method.policy == FULL and method.n_batch == 64 and method.pick is None
 
 
-@pytest.mark.parametrize("name", ["relay", "relay:careful", "prefix", "epic:4"])
+@pytest.mark.parametrize("name", ["relay", "relay:careful", "naive", "epic:4"])
 def test_any_method_can_read_files_of_any_form(name: str) -> None:
     method = parse_method(f"{name}@q6-q4", N_LAYER)
     assert method.label == f"{name}@q6-q4" and method.codec is CODECS["q6-q4"]

@@ -49,8 +49,8 @@ class Episode:
 
     def steps(self) -> None:
         actions: list[Callable[[], None]] = [
-            self.append, self.append, self.append, self.append_badly, self.truncate, self.read, self.rotate, self.decode, self.slice,
-            self.slice_badly, self.stopped, self.capture, self.mark_badly,
+            self.append, self.append, self.append, self.append_badly, self.write, self.truncate, self.read, self.rotate, self.decode,
+            self.slice, self.slice_badly, self.stopped, self.capture, self.mark_badly,
         ]  # fmt: skip
         for _ in range(N_STEPS):
             actions[self.rng.integers(len(actions))]()
@@ -153,6 +153,29 @@ class Episode:
         else:
             segments[at].data, segments[at].n = ffi.NULL, int(self.rng.choice([513, 100_000, 2**31 - 1]))
         self.refused(lib.relay_append(self.relay, segments if self.rng.random() < 0.9 else ffi.NULL, n_segments))
+
+    def write(self) -> None:
+        """Some layers of cells that are there already get other rows; all else stays."""
+        segments, meaning, _keep = self.random_segments()
+        n = sum(n for _, n, _ in meaning)
+        p0 = int(self.rng.choice([*ODD, self.n, *range(0, self.n, 7)]))
+        first, end = (int(self.rng.integers(-1, self.live.n_layer + 2)) for _ in range(2))
+        code = lib.relay_write(self.relay, p0, segments, len(segments), first, end)
+        if not 0 <= p0 <= self.n - n or not 0 <= first <= end <= self.live.n_layer:
+            self.refused(code)
+            return
+        assert code == lib.RELAY_OK
+        after, columns = self.held(), self.columns([*range(first, end)])
+        expected, at = self.rows.copy(), p0
+        for rows, size, delta in meaning:
+            if rows is not None:
+                turned = after[at : at + size] if delta else rows  # V of rows that were moved is compared, K against numpy
+                expected[at : at + size, columns] = turned[:, columns]
+                if delta and (first, end) == (0, self.live.n_layer):
+                    self.check_turned(rows, turned, delta)
+            at += size
+        assert np.array_equal(after, expected)
+        self.rows = after
 
     def truncate(self) -> None:
         p0 = int(self.rng.choice(ODD)) if self.rng.random() < 0.3 else int(self.rng.integers(self.n + 1))

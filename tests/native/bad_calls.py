@@ -71,9 +71,20 @@ def cell_calls(live: LiveModel) -> Iterator[BadCall]:
     ]  # fmt: skip
     for fields in bad_segments:
         shown = {name: value for name, value in fields.items() if name != "data"}
-        yield f"relay_append({shown}{', data' if 'data' in fields else ''})", lambda f=fields: lib.relay_append(relay, segment(**f), 1)
+        shown_data = f"{shown}{', data' if 'data' in fields else ''}"
+        yield f"relay_append({shown_data})", lambda f=fields: lib.relay_append(relay, segment(**f), 1)
+        yield f"relay_write({shown_data})", lambda f=fields: lib.relay_write(relay, 1, segment(**f), 1, 0, 1)
+    yield "relay_write(null segments)", lambda: lib.relay_write(relay, 0, NULL, 1, 0, 1)
+    for n in (0, -1, INT_MIN):
+        yield f"relay_write({n} segments)", lambda n=n: lib.relay_write(relay, 0, segment(n=1), n, 0, 1)
+    row = segment(data=data, n_run=N, n=1)
+    for p0 in (-1, N, INT_MAX, INT_MIN):
+        yield f"relay_write(at {p0})", lambda p0=p0: lib.relay_write(relay, p0, row, 1, 0, 1)
+    for first, end in ((-1, 1), (1, 0), (0, live.n_layer + 1), (INT_MIN, INT_MAX)):
+        yield f"relay_write(layers {first} to {end})", lambda a=first, b=end: lib.relay_write(relay, 0, row, 1, a, b)
     many = ffi.new("relay_segment[]", [{"n": INT_MAX}] * 8)
     yield "relay_append(more tokens than a number holds)", lambda: lib.relay_append(relay, many, 8)
+    yield "relay_write(more tokens than a number holds)", lambda: lib.relay_write(relay, 0, many, 8, 0, 1)
     for p0, p1, n_out in ((-1, 1, 2), (0, N + 1, N + 1), (5, 4, 0), (INT_MIN, INT_MAX, 0), (0, 5, 4), (0, 5, 6), (0, 0, 1)):
         size = n_out * live.layout.token_bytes
         yield f"relay_read({p0}, {p1}, {n_out} rows)", lambda a=p0, b=p1, size=size: lib.relay_read(relay, a, b, data, size)
@@ -156,6 +167,7 @@ def handle_calls(relay: Any, capture: Any, kind: str) -> Iterator[BadCall]:
     yield f"relay_length({kind})", lambda: lib.relay_length(relay, n)
     yield f"relay_truncate({kind})", lambda: lib.relay_truncate(relay, 0)
     yield f"relay_append({kind})", lambda: lib.relay_append(relay, segment(n=1), 1)
+    yield f"relay_write({kind})", lambda: lib.relay_write(relay, 0, segment(n=1), 1, 0, 1)
     yield f"relay_read({kind})", lambda: lib.relay_read(relay, 0, 0, some, 0)
     yield f"relay_rotate({kind})", lambda: lib.relay_rotate(relay, 0, 0, 1)
     yield f"relay_mark({kind})", lambda: lib.relay_mark(relay, 0)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rows_on_disk import PLENTY, TEXT, files, prompt, written
+from rows_on_disk import PLENTY, TEXT, files, found, prompt, written
 from sample_rows import CAPTURE, LAYOUT, assert_match, rows_of
 
 from relaylite.rows import RowLayout
@@ -54,7 +54,7 @@ def test_a_damaged_file_is_a_miss_with_one_warning_and_is_removed(tmp_path, capl
     path.write_bytes(damaged(path.read_bytes())[damage])
     store = Store(LAYOUT, PLENTY, folder=tmp_path)
     for _ in range(2):
-        assert store.prefix(prompt(TEXT), exact=False) is None
+        assert found(store, TEXT, exact=False) is None
         assert store.spans(prompt(TEXT), 0, 32) == []
     assert not path.exists()
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
@@ -74,7 +74,7 @@ def test_no_flipped_bit_ever_yields_a_wrong_row(tmp_path_factory, data):
     place = data.draw(st.integers(0, len(content) - 1))
     content[place] ^= 1 << data.draw(st.integers(0, 7))
     path.write_bytes(content)
-    match = Store(LAYOUT, PLENTY, folder=folder).prefix(prompt(TEXT), exact=False)
+    match = found(Store(LAYOUT, PLENTY, folder=folder), TEXT, exact=False)
     if match is not None:  # the gap between two sections was hit
         assert_match(match, TEXT, rows_of(TEXT))
         np.testing.assert_array_equal(match.rows.states[CAPTURE], rows_of(TEXT, captured=[(0, 40)]).states[CAPTURE])
