@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from relaylite.bench.figures import svg
+from relaylite.bench.figures import COLORS, svg
 from relaylite.bench.plots import figures_of
 from relaylite.bench.report import markdown
 
@@ -96,6 +96,8 @@ def _section(name: str, report: dict[str, Any]) -> list[str]:
         for group in report["groups"]:
             lines += [f"**{group['group']}**: {_prompts(group)}.", "", *markdown(group["rows"]), ""]
     for kind, figure in figures_of(report):
+        if len(figure.series) > len(COLORS):
+            continue  # a table says more than dots that look alike
         picture = FOLDER / f"{name}-{kind}.svg"
         picture.write_text(svg(figure), encoding="utf-8")
         lines += [f"![{figure.title}](results/{picture.name})", ""]
