@@ -26,7 +26,7 @@ FOLDER = DOCS / "results"
 PROFILE = "profile"
 MODES = "full,prefix,naive,relay:fast,relay,relay:careful"
 SPANS = "full,naive,relay:fast,relay,relay:careful"
-# What the parts of the repair bring: other layers, V instead of attention, an earlier end, all tokens; then the literature, and rounding alone.
+# What the parts of the repair bring: other layers, V instead of attention, an earlier end, all tokens; the literature; rounding alone.
 ABLATION = (
     "full,naive,relay,relay+lead=0,relay+lead=1,relay+l_start=2+l_det=2,relay+l_start=5+l_det=5,relay+l_start=8+l_det=8,"
     "relay+detector=value+l_start=2+l_det=3,relay+l_end=20,relay+tau=0+max_share=1,epic:32,cacheblend:0.15,random:0.15,everything,batches:64"
@@ -37,7 +37,10 @@ RUNS: dict[str, tuple[str, list[str]]] = {
     "gsm8k-250": ("gsm8k.jsonl", ["--n", "30", "--agents", "plan,solve", "--no-answers", "--policies", f"{SPANS},batches:64"]),
     "gsm8k-1000": ("gsm8k.jsonl", ["--n", "8", "--relayed", "1000", "--no-answers", "--policies", SPANS]),
     "ablation": ("gsm8k.jsonl", ["--n", "16", "--agents", "plan,solve", "--no-answers", "--policies", ABLATION]),
-    "lengths": ("gsm8k.jsonl", ["--n", "1", "--relayed", "128,256,512,1024,2048,4096", "--ctx", "6144", "--no-answers", "--policies", SPANS]),
+    "lengths": (
+        "gsm8k.jsonl",
+        ["--n", "1", "--relayed", "128,256,512,1024,2048,4096", "--ctx", "6144", "--no-answers", "--policies", SPANS],
+    ),
     "chain-of-8": (
         "gsm8k.jsonl",
         ["--n", "1", "--agents", "plan,solve,check,solve,check,solve,check,explain", "--no-answers", "--policies", MODES],
