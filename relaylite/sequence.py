@@ -130,7 +130,7 @@ class LiveSequence:
 
     def compute(self, tokens: Tokens, n_batch: int | None = None) -> None:
         """Append `tokens` by llama.cpp itself, in batches of `n_batch` or as large as it takes; its logits are those behind the last."""
-        size = n_batch or self._context.n_batch
+        size = min(n_batch or self._context.n_batch, self._context.n_batch)
         for first in range(0, len(tokens), size):
             self.decode(tokens[first : first + size].tolist())
 

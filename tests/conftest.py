@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,14 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _interrupts_arrive() -> None:
-    """A shell's background job starts with SIGINT ignored, and so would every process that a test starts."""
+@pytest.fixture(autouse=True)
+def _interrupts_arrive() -> Iterator[None]:
+    """A shell's background job starts with SIGINT ignored, and so would every process that a test starts. No test leaves a handler."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    left = signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert left is signal.default_int_handler, "a handler of SIGINT was left behind"
 
 
 @pytest.fixture(autouse=True)

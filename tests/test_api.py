@@ -15,6 +15,7 @@ import pytest
 from fakes import FakeEngine
 
 from relaylite import Agent, Attachment, ChainResult, EngineBusy, EngineClosed, Policy, Relay, Sampling, UsageError, read_attachment
+from relaylite.events import Phase
 from relaylite.metrics import TtftParts, TurnMetrics
 
 PLAN = Agent("plan", "Make a plan.")
@@ -113,16 +114,19 @@ def test_a_close_that_fails_does_not_hide_what_led_there(engine: FakeEngine, mon
 
 
 def never_ends(relay: Relay, engine: FakeEngine) -> None:
-    """Begin a run that does not look whether it was cancelled."""
+    """Begin a run that does not look whether it was cancelled, and wait until it has looked for the last time."""
     engine._raise_if_cancelled = lambda: None  # type: ignore[method-assign]
     engine.prefill_gate.clear()
+    is_computing = threading.Event()
 
     def run() -> None:
         with suppress(EngineClosed):
-            relay.chain([PLAN]).run("Sort.")
+            for event in relay.chain([PLAN]).stream("Sort."):
+                if event == Phase("suffix"):
+                    is_computing.set()
 
     threading.Thread(target=run, daemon=True).start()
-    assert engine.in_prefill.wait(60)
+    assert is_computing.wait(60)
 
 
 def test_bad_settings_are_refused_before_a_model_is_opened() -> None:

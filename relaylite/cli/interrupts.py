@@ -74,6 +74,9 @@ def _failed_close(opened: Closable) -> Exception | None:
     except Exception as error:
         _unclosed.append(opened)
         return error
+    except BaseException:  # interrupted once more
+        _unclosed.append(opened)
+        raise
     return None
 
 

@@ -100,6 +100,12 @@ class Holdings:
             if node.rows is None and self.holds(node):
                 self.drop(node)
 
+    def replace_file(self, old: RowFile, new: RowFile) -> None:
+        """The file was written anew: it has the same name, so rows of the same tokens."""
+        for node in self.nodes():
+            if node.file is old:
+                node.file = new
+
     def absorb(self, file: RowFile) -> None:
         """Take in a file: as the nodes that its tokens lead to, or detached if what leads to them is not here."""
         parent = self._end_of_lead(file) if file.header.is_rooted else None

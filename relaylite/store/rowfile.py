@@ -142,6 +142,8 @@ class RowFile:
         start, end = self._base + self._section("k0")[0], first + n
         try:
             states = {name: self._state(mapped, name)[first:end] for name in header.states}
+            if codec is not PLAIN:  # nothing but the file's layers that are still to come holds on to it
+                states = {name: vectors.copy() for name, vectors in states.items()}
             data = mapped[start : start + n * layout.token_bytes] if codec is PLAIN else np.empty(n * layout.token_bytes, np.uint8)
             n_exact = min(max(header.n_exact - header.position - first, 0), n) if codec is PLAIN else 0
             loading = Loading(layout.n_layer, partial(self._make, mapped, data, layout, codec, range(first, end)))

@@ -145,7 +145,7 @@ class Tiers:
             self._forget(name)
             raise Lost(name) from problem
         folder.touch(name)
-        if file.header.codec != PLAIN.name and self.make_room(rows.n_bytes, node):
+        if file.header.codec != PLAIN.name and self.make_room(rows.n_bytes, node) and self.holdings.holds(node):
             self.holdings.set_rows(node, rows)
         return Piece(node.start, node.end, rows, offset, node.holds_exact)
 
@@ -180,11 +180,14 @@ class Tiers:
             )
         except CannotWrite:
             return False
-        for victim in (*removed, name):
+        for victim in removed:
             self._forget(victim)
         file = self.folder.open(name)
         if file is None:
+            self._forget(name)
             return False
+        if (old := self._files.get(name)) is not None:
+            self.holdings.replace_file(old, file)
         self._files[name] = node.file = file
         node.file_offset = 0
         return True
