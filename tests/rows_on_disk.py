@@ -1,4 +1,4 @@
-"""What tests of the disk tier share: a text, its rows in a folder, and the files there."""
+"""What tests of the disk tier share: a text, its rows in a folder, the files there, and rows that smaller forms can hold."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from sample_rows import LAYOUT, rows_of
 
 from relaylite.loading import Damaged
 from relaylite.plan import Match
-from relaylite.rows import RowLayout
+from relaylite.rows import RowLayout, Rows
 from relaylite.store import Store
+from relaylite.store.quantize import CODECS
 
 PLENTY = 1 << 30
 TEXT = list(range(100, 180))
+WIDE = RowLayout((64, 64), (64, 64), "wide")  # rows that smaller forms can hold
 
 
 def prompt(tokens) -> np.ndarray:
@@ -40,3 +42,15 @@ def found(store: Store, tokens, *, exact: bool) -> Match | None:
         except Damaged as damaged:
             store.forget(damaged)
     return None
+
+
+def smooth_rows(tokens, *, salt: int = 0) -> Rows:
+    """Exact rows that smaller forms can hold, a function of each token and `salt`."""
+    numbers = np.random.default_rng(salt).standard_normal((256, WIDE.token_bytes // 2)).astype(np.float16)[np.asarray(tokens)]
+    widths = [size // 2 for size in (*WIDE.k_bytes, *WIDE.v_bytes)]
+    data = np.concatenate([part.ravel() for part in np.split(numbers, np.cumsum(widths)[:-1], axis=1)])
+    return Rows(np.asarray(tokens, np.int32), 0, len(tokens), data.view(np.uint8), WIDE)
+
+
+def lossy(folder: Path, ram: int = PLENTY) -> Store:
+    return Store(WIDE, ram, folder=folder, codec=CODECS["q8"])

@@ -81,7 +81,7 @@ class Header:
 
 
 class RowFile:
-    """A file whose header and tokens were checked. The rows are checked when they are first asked for."""
+    """A file whose header and tokens were checked. K and V of a layer are checked when it is loaded."""
 
     def __init__(self, path: Path) -> None:
         """Raises Corrupt, Newer, or OSError."""

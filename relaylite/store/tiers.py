@@ -89,14 +89,14 @@ class Tiers:
         """
         if node.holds_exact and not (captured[node.start : node.end] & ~node.captured).any():
             return
-        old = self._whole(node)
+        old = self._whole(node, keep)
         newer = renewed(old, rows, is_exact=node.holds_exact)
         if newer is not old and self.make_room(newer.n_bytes - node.ram_bytes, keep):
             self.holdings.renew(node, newer)
 
     def pieces(self, path: list[Node], start: int, end: int) -> list[Piece]:
         """The rows of positions `[start, end)` of `path`. Raises Lost, after forgetting them, if a file cannot be used."""
-        return [self._piece(node) for node in path if node.start < end and node.end > start]
+        return [self._piece(node, path[-1]) for node in path if node.start < end and node.end > start]
 
     def flush(self) -> None:
         """Write what is in memory only, as far as the disk's budget has room for what is worth more than what is there."""
@@ -129,7 +129,8 @@ class Tiers:
         self.holdings, wanted = Holdings(), self.holdings.wanted
         self.holdings.want(wanted)
 
-    def _piece(self, node: Node) -> Piece:
+    def _piece(self, node: Node, keep: Node) -> Piece:
+        """The rows of `node`; nothing on the path to `keep` goes for them."""
         if node.rows is not None:
             return Piece(node.start, node.end, node.rows, 0, node.holds_exact)
         file, folder = node.file, self.folder
@@ -145,13 +146,13 @@ class Tiers:
             self._forget(name)
             raise Lost(name) from problem
         folder.touch(name)
-        if file.header.codec != PLAIN.name and self.make_room(rows.n_bytes, node) and self.holdings.holds(node):
+        if file.header.codec != PLAIN.name and self.make_room(rows.n_bytes, keep):
             self.holdings.set_rows(node, rows)
         return Piece(node.start, node.end, rows, offset, node.holds_exact)
 
-    def _whole(self, node: Node) -> Rows:
-        """The rows of `node` and no others, all there. Raises Lost."""
-        piece = self._piece(node)
+    def _whole(self, node: Node, keep: Node) -> Rows:
+        """The rows of `node` and no others, all there; nothing on the path to `keep` goes for them. Raises Lost."""
+        piece = self._piece(node, keep)
         try:
             piece.rows.bring()
         except Damaged as problem:
@@ -233,6 +234,6 @@ class Tiers:
 
 def _is_needed(node: Node, kept: Set[Node]) -> bool:
     """Whether more than the node itself is lost with its file: what lies behind it elsewhere, or what is being put behind it."""
-    if node.rows is not None:
+    if node.rows is not None and node.rows.is_whole:
         return False
     return node in kept or any(other.file is not node.file for other in node.family())

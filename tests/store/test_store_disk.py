@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from rows_on_disk import PLENTY, TEXT, files, found, prompt, written
 from sample_rows import CAPTURE, LAYOUT, assert_match, rows_of
 
-from relaylite.rows import RowLayout, Rows
+from relaylite.rows import RowLayout
 from relaylite.store import Store
 from relaylite.store.quantize import CODECS
 from relaylite.store.rowfile import RowFile
@@ -200,68 +199,6 @@ def test_smaller_files_give_nearly_the_same_rows(tmp_path, name):
     error = match.rows.data.view(np.float16).astype(np.float32) - values
     assert match.n == 80 and match.rows.n_exact == 0 and 0 < np.sqrt(np.mean(error**2)) < 0.12
     assert again.stats().ram_bytes == match.rows.n_bytes
-
-
-WIDE = RowLayout((64, 64), (64, 64), "wide")
-
-
-def smooth_rows(tokens, *, salt: int = 0) -> Rows:
-    """Exact rows that smaller forms can hold, a function of each token and `salt`."""
-    numbers = np.random.default_rng(salt).standard_normal((256, WIDE.token_bytes // 2)).astype(np.float16)[np.asarray(tokens)]
-    widths = [size // 2 for size in (*WIDE.k_bytes, *WIDE.v_bytes)]
-    data = np.concatenate([part.ravel() for part in np.split(numbers, np.cumsum(widths)[:-1], axis=1)])
-    return Rows(np.asarray(tokens, np.int32), 0, len(tokens), data.view(np.uint8), WIDE)
-
-
-def lossy(folder: Path, ram: int = PLENTY) -> Store:
-    return Store(WIDE, ram, folder=folder, codec=CODECS["q8"])
-
-
-def test_rows_are_exact_until_only_a_smaller_form_is_left(tmp_path):
-    rows = smooth_rows(TEXT)
-    store = lossy(tmp_path, 2 * rows.n_bytes)
-    store.put(rows)
-    store.flush()
-    assert store.prefix(prompt(TEXT), exact=True).n == 80  # still in memory as it was
-    for first in (1, 2, 3):
-        store.put(smooth_rows([first, *TEXT[1:]]))
-    assert store.prefix(prompt(TEXT), exact=True) is None
-    for _ in range(2):  # from the file, then from memory again
-        left = store.prefix(prompt(TEXT), exact=False)
-        assert left.n == 80 and left.rows.n_exact == 0
-    assert store.prefix(prompt(TEXT), exact=True) is None
-    store.put(rows)
-    again = store.prefix(prompt(TEXT), exact=True)
-    assert again.n == 80 and again.rows.n_exact == 80
-    assert_match(again, TEXT, rows)
-
-
-def test_what_goes_on_from_a_smaller_form_is_found_behind_it(tmp_path):
-    store = lossy(tmp_path)
-    store.put(smooth_rows(TEXT[:50]))
-    store.put(smooth_rows(TEXT))
-    store.close()
-    assert len(files(tmp_path)) == 2
-    again = lossy(tmp_path)
-    match = found(again, TEXT, exact=False)
-    assert match.n == 80 and match.rows.n_exact == 0 and again.prefix(prompt(TEXT), exact=True) is None
-    again.put(replace(match.rows, loading=None))  # as a turn that went on from them leaves them
-    assert again.stats().tokens == 80 and again.stats().spans == 2
-
-
-def test_exact_rows_before_a_smaller_form_stay_exact(tmp_path):
-    plain = Store(WIDE, PLENTY, folder=tmp_path)
-    plain.put(smooth_rows(TEXT[:50]))
-    plain.close()
-    store = lossy(tmp_path)
-    store.put(smooth_rows(TEXT))
-    store.close()
-    again = lossy(tmp_path)
-    assert again.prefix(prompt(TEXT), exact=True).n == 50
-    match = again.prefix(prompt(TEXT), exact=False)
-    assert match.n == 80 and match.rows.n_exact == 50
-    [span] = again.spans(prompt([7, *TEXT]), 0, 32)[:1]
-    assert span.rows.n_exact - span.offset == span.n == 50
 
 
 def test_what_is_being_put_never_loses_what_it_rests_on(tmp_path):
