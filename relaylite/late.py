@@ -1,4 +1,8 @@
-"""`LateRows`: rows of a placed plan that are still being loaded. Their cells wait, and are filled just before the layer runs."""
+"""`LateRows`: rows of a placed plan that are still being loaded. Their cells wait, and are filled just before the layer runs.
+
+Only where a core is free to load ahead (docs/store.md): threads of a sweep go on spinning for a while when a slice has ended, and take the
+cores from what would be loaded then. Where none is free, rows are loaded when they are placed.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +12,20 @@ from typing import Self
 
 from relaylite.native import Cells, Placement
 
-STEPS = 4  # in which all layers are loaded where no core is free to load ahead
+STEPS = 4  # a sweep runs a quarter of the layers at least before it looks how far rows have come
 
 
 class LateRows:
     """Used as a context: inside, `n_workers` threads load ahead in the order of layers. When it is left, for any reason, they are gone."""
 
     def __init__(self, cells: Cells | None, start: int, placements: list[Placement], n_workers: int) -> None:
-        """`placements` tile the cells from position `start` on; cells of those without rows are left alone."""
+        """`placements` tile the cells from position `start` on; cells of those without rows are left alone. Rows need a worker."""
         self._cells, self._start, self._placements = cells, start, placements
         self._rows = [placement.rows for placement in placements if placement.rows is not None]
         self._n_layer = cells.info.n_layer if cells is not None else 0
         self._step = -(-self._n_layer // STEPS)
         self._end = 0 if self._rows else self._n_layer  # layers before it stand in their cells
-        self._workers = ThreadPoolExecutor(n_workers, "relaylite-load") if self._rows and n_workers else None
+        self._workers = ThreadPoolExecutor(n_workers, "relaylite-load") if self._rows else None
 
     def __enter__(self) -> Self:
         if self._workers is not None:

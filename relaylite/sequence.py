@@ -25,7 +25,7 @@ class LiveSequence:
     """`cells` is None for a model whose rows cannot be placed: its sequence only goes on, or is restored (`Past`).
 
     Positions before `exact_until` hold rows that were computed from these tokens alone (`Rows.n_exact`). `n_loaders`: threads that load
-    rows ahead while layers run.
+    rows ahead while layers run; without any, rows are loaded when they are placed.
     """
 
     def __init__(self, context: llama.Context, cells: Cells | None, capture: Capture, stop: Stop, *, n_loaders: int) -> None:
@@ -63,7 +63,7 @@ class LiveSequence:
             start = max(segment.start, keep)
             if start < segment.end:
                 placement, gap = self._placement(start, segment), Placement(segment.end - start)
-                is_late = placement.rows is not None and not placement.rows.is_whole
+                is_late = self._n_loaders > 0 and placement.rows is not None and not placement.rows.is_whole
                 now.append(gap if is_late else placement)
                 later.append(placement if is_late else gap)
             position = segment.end

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from tiny_models import write_model
 
 from relaylite.errors import Cancelled
 from relaylite.loading import Damaged, Loading
+from relaylite.native import SliceResult
 from relaylite.plan import Kind, Plan
 from relaylite.planner import make_plan
 from relaylite.policies import NAIVE, PREFIX, RELAY, Policy
@@ -103,10 +105,23 @@ def test_a_sweep_goes_no_further_than_rows_have_come(live: LiveEngine, tmp_path:
     order: list[tuple[str, int]] = []
     make, cells = RowFile._make, live.engine._sequence.cells
     assert cells is not None
-    run = cells.slice
-    monkeypatch.setattr(RowFile, "_make", lambda *args: order.append(("load", args[-1])) or make(*args))
-    monkeypatch.setattr(live.engine._sequence, "_n_loaders", 0)
-    monkeypatch.setattr(cells, "slice", lambda layers, *args, **named: order.append(("run", layers[1])) or run(layers, *args, **named))
+    run, has_run_thrice = cells.slice, threading.Event()
+
+    def make_noted(*args: Any) -> None:
+        if args[-1] == N_LAYER - 1:  # the last one comes late
+            assert has_run_thrice.wait(60)
+        make(*args)
+        order.append(("load", args[-1]))
+
+    def run_noted(layers: tuple[int, int], *args: Any, **named: Any) -> SliceResult:
+        order.append(("run", layers[1]))
+        if sum(what == "run" for what, _ in order) == 3:
+            has_run_thrice.set()
+        return run(layers, *args, **named)
+
+    monkeypatch.setattr(RowFile, "_make", make_noted)
+    monkeypatch.setattr(live.engine._sequence, "_n_loaders", 1)
+    monkeypatch.setattr(cells, "slice", run_noted)
     live.prefill(make_plan(asked(live), store, RELAY))
     ends = [layer for what, layer in order if what == "run"]
     assert ends[-1] == N_LAYER and len(ends) > 3
@@ -114,6 +129,25 @@ def test_a_sweep_goes_no_further_than_rows_have_come(live: LiveEngine, tmp_path:
         if what == "run":
             loaded = {layer for what, layer in order[:i] if what == "load"}
             assert loaded >= set(range(end)) and (end == N_LAYER or len(loaded) < N_LAYER)
+
+
+def test_where_no_core_is_free_all_rows_are_there_before_a_layer_runs(
+    live: LiveEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live.relay_by(changed(DETECTORS["attention"]))
+    plan = make_plan(asked(live), kept(live, tmp_path), RELAY)
+    cells = live.engine._sequence.cells
+    assert cells is not None
+    run, were_whole = cells.slice, []
+
+    def run_noted(*args: Any, **named: Any) -> SliceResult:
+        were_whole.append(all(segment.match.rows.is_whole for segment in plan.segments if segment.match is not None))
+        return run(*args, **named)
+
+    monkeypatch.setattr(live.engine._sequence, "_n_loaders", 0)
+    monkeypatch.setattr(cells, "slice", run_noted)
+    live.prefill(plan)
+    assert were_whole and all(were_whole)
 
 
 def damage(folder: Path, name: str) -> list[Path]:
