@@ -50,9 +50,8 @@ class Sweep:
     """One placed plan, from `select` (what is recomputed) to `fill` (the rows, and the logits of the last token).
 
     `parameters` None recomputes nothing of the spans; `pick` takes their place if given (the benchmark's baselines). `states`:
-    captured vectors of the whole prompt, float16 `[n, width]`, NaN where there are none. `late`: rows that are not in their cells yet; each
-    layer waits for its own only. `new_states` afterwards: what was seen of
-    tokens that had none, or whose rows were recomputed.
+    captured vectors of the whole prompt, float16 `[n, width]`, NaN where there are none. `late`: rows that are not in their cells yet; a
+    slice waits for those of its layers. `new_states` afterwards: what was seen of tokens that had none, or whose rows were recomputed.
     """
 
     def __init__(

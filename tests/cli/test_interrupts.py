@@ -143,6 +143,16 @@ def test_what_closing_raises_is_said_where_nothing_else_failed(stubborn: Stubbor
     assert interrupts.is_anything_left()
 
 
+def test_an_interrupt_while_closing_leaves_what_was_not_closed(stubborn: Stubborn, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stubborn, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt), interrupts.held(stubborn):
+        pass
+    assert interrupts.is_anything_left()
+
+
 def test_nothing_is_closed_under_work_that_was_left_behind(stubborn: Stubborn) -> None:
     end = threading.Event()
     thread = threading.Thread(target=end.wait)

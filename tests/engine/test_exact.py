@@ -212,5 +212,7 @@ def test_batches_of_another_size_change_nothing_but_rounding(tiny: LiveEngine, m
     whole = tiny.full(prompt).copy()
     tiny.engine.use(tiny.engine.profile, n_batch=40)
     assert difference(tiny.full(prompt), whole) < ROUNDING
+    tiny.engine.use(tiny.engine.profile, n_batch=1 << 20)
+    tiny.full(tiny.tokens(600))
     tiny.engine.use(tiny.engine.profile)
-    assert sizes == [100, 40, 40, 20]
+    assert sizes == [100, 40, 40, 20, 512, 88]
