@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fakes import FakeEngine
 from hypothesis import HealthCheck, settings
 
 from relaylite import paths
+from relaylite.api import Relay
 
 # Processes that tests start import the installed package too, not the source folder that they happen to run in.
 os.environ["PYTHONSAFEPATH"] = "1"
@@ -40,6 +42,17 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HF_HUB_CACHE", str(folder / "hub"))
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     return folder
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    """A scripted engine, without a model."""
+    return FakeEngine()
+
+
+@pytest.fixture
+def relay(engine: FakeEngine) -> Relay:
+    return Relay(engine=engine, policy="naive", store_bytes=10**8)
 
 
 @pytest.fixture(scope="session")

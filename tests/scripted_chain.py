@@ -35,8 +35,5 @@ def only(events: Iterable[Event], kind: type) -> list[Event]:
     return [event for event in events if isinstance(event, kind)]
 
 
-# editing, retrying, going on
-
-
 def finished(events: Iterable[Event]) -> list:
     return [event.turn for event in events if isinstance(event, TurnFinished)]

@@ -44,11 +44,6 @@ DOCUMENTED = {  # the names in --json; scripts rely on them
 }
 
 
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine()
-
-
 def test_a_script_gets_text_and_figures(engine: FakeEngine) -> None:
     engine.enqueue("the plan", "the code", "all is well")
     with Relay(engine=engine) as relay:

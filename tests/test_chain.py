@@ -15,12 +15,6 @@ from relaylite.events import ChainFinished, ChainStarted, Phase, PrefillDone, Te
 from relaylite.metrics import CellMap
 from relaylite.plan import Kind
 
-
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine()
-
-
 # who sees what
 
 

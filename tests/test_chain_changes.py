@@ -13,11 +13,6 @@ from relaylite.metrics import CellMap
 from relaylite.plan import Kind
 
 
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine()
-
-
 def test_a_chain_pauses_after_an_agent_and_goes_on_with_the_corrected_text(engine: FakeEngine) -> None:
     engine.enqueue("wrong plan", "the code")
     chain = chain_on(engine, PLAN, CODE)

@@ -11,11 +11,6 @@ from relaylite.errors import ContextOverflow, UsageError
 from relaylite.events import Notice
 
 
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine()
-
-
 @pytest.mark.parametrize(
     ("max_tokens", "text", "reason"), [(0, "", "length"), (1, "a", "length"), (3, "abc", "length"), (4, "abc", "stop")]
 )

@@ -15,11 +15,6 @@ from relaylite.plan import Kind
 from relaylite.policies import FULL, PREFIX, RELAY
 
 
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine()
-
-
 def test_the_first_prompt_is_computed_and_downstream_ones_take_the_answers_over(engine: FakeEngine) -> None:
     engine.enqueue(LONG_PLAN, LONG_CODE, "fine")
     chain_on(engine).run("Sort.")

@@ -14,24 +14,11 @@ from pathlib import Path
 import pytest
 from fakes import FakeEngine
 from reader import SOON_S, Reader, until
+from scripted_chain import PLAN
 
-from relaylite.agents import Agent
 from relaylite.api import Relay
 from relaylite.errors import EngineClosed
 from relaylite.events import TextDelta
-
-PLAN = Agent("plan", "Make a plan.")
-CODE = Agent("code", "Write the code.")
-
-
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine()
-
-
-@pytest.fixture
-def relay(engine: FakeEngine) -> Relay:
-    return Relay(engine=engine, policy="naive", store_bytes=10**8)
 
 
 def test_a_closed_model_refuses_everything_in_one_line(engine: FakeEngine) -> None:

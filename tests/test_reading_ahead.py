@@ -20,11 +20,6 @@ PLAN, CODE = Agent("plan", "Make a plan."), Agent("code", "Write the code.")
 SOON_S = 5.0
 
 
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine()
-
-
 def test_the_next_agents_prompt_is_read_ahead_before_this_one_has_ended(engine: FakeEngine, tmp_path: Path) -> None:
     relay = Relay(engine=engine, policy="naive", store_bytes=10**8, store_folder=tmp_path)
     asked: list[str] = []

@@ -11,28 +11,14 @@ from collections.abc import Generator
 import pytest
 from fakes import FakeEngine
 from reader import SOON_S, Reader, until
+from scripted_chain import CODE, PLAN
 
-from relaylite.agents import Agent
 from relaylite.api import Relay
 from relaylite.errors import Cancelled, EngineBusy
 from relaylite.events import Event, Phase, PrefillDone, TextDelta, TurnFinished
 from relaylite.plan import Kind
 from relaylite.sampling import Sampling
 from relaylite.seam import Delta
-
-PLAN = Agent("plan", "Make a plan.")
-CODE = Agent("code", "Write the code.")
-
-
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine()
-
-
-@pytest.fixture
-def relay(engine: FakeEngine) -> Relay:
-    return Relay(engine=engine, policy="naive", store_bytes=10**8)
-
 
 # cancelling
 

@@ -21,11 +21,6 @@ LONG = "First look at both lists, then take the smaller head each time."
 SOON_S = 5.0
 
 
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine()
-
-
 def relay_on(engine: FakeEngine, **options: object) -> Relay:
     return Relay(engine=engine, policy="naive", store_bytes=10**8, **options)  # type: ignore[arg-type]
 
