@@ -36,7 +36,7 @@ ABLATION = (
 RUNS: dict[str, tuple[str, list[str]]] = {
     "gsm8k-250": ("gsm8k.jsonl", ["--n", "30", "--agents", "plan,solve", "--no-answers", "--policies", f"{SPANS},batches:64"]),
     "gsm8k-1000": ("gsm8k.jsonl", ["--n", "8", "--relayed", "1000", "--no-answers", "--policies", SPANS]),
-    "ablation": ("gsm8k.jsonl", ["--n", "16", "--agents", "plan,solve", "--no-answers", "--policies", ABLATION]),
+    "ablation": ("gsm8k.jsonl", ["--n", "12", "--agents", "plan,solve", "--no-answers", "--policies", ABLATION]),
     "lengths": (
         "gsm8k.jsonl",
         ["--n", "1", "--relayed", "128,256,512,1024,2048,4096", "--ctx", "6144", "--no-answers", "--policies", SPANS],
