@@ -143,8 +143,7 @@ def test_a_download_shows_its_progress_and_can_be_stopped() -> None:
         await until(pilot, started.is_set)
         await until(pilot, lambda: "25 %" in screen_text(app) and "fetching big.gguf" in screen_text(app))
         await pilot.press("escape")
-        await until(pilot, lambda: app.main.info is not None)
-        assert any("Stopped" in notice for notice in notices(app))
+        await until(pilot, lambda: app.main.info is not None and any("Stopped" in notice for notice in notices(app)))
         await ask(pilot, "the old model still answers")
         gate.set()
 
