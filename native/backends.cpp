@@ -55,9 +55,7 @@ void Backends::allocate(ggml_cgraph * graph) {
     if (ggml_graph_n_nodes(graph) > max_nodes_) {
         fail(RELAY_UNSUPPORTED, "a compute graph of %d nodes is larger than %d", ggml_graph_n_nodes(graph), max_nodes_);
     }
-    if (relay_stop_callback(stop_)) {  // a device that knows no abort callback runs a graph to its end
-        fail(RELAY_STOPPED, "stopped");
-    }
+    check_stop(stop_);  // a device that knows no abort callback runs a graph to its end
     ggml_backend_sched_reset(sched_);
     if (!ggml_backend_sched_alloc_graph(sched_, graph)) {
         fail(RELAY_FAILED, "no memory for a compute graph of %d nodes", ggml_graph_n_nodes(graph));

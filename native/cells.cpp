@@ -5,6 +5,7 @@
 
 #include "context.h"
 #include "handles.h"
+#include "stop.h"
 
 namespace relay {
 
@@ -222,13 +223,15 @@ std::vector<Run> moved_runs(const relay_segment * segments, int32_t n_segments, 
 
 }  // namespace
 
-void read_rows(const relay_context & relay, int32_t p0, int32_t p1, uint8_t * out) {
+void read_rows(const relay_context & relay, int32_t p0, int32_t p1, uint8_t * out, const relay_stop * stop) {
     const size_t n = (size_t) (p1 - p0);
     for (const Layer & layer : relay.layers.all) {
+        check_stop(stop);
         ggml_backend_tensor_get(layer.k, out, layer.k_row * p0, layer.k_row * n);
         out += layer.k_row * n;
     }
     for (const Layer & layer : relay.layers.all) {
+        check_stop(stop);
         ggml_backend_tensor_get(layer.v, out, layer.v_row * p0, layer.v_row * n);
         out += layer.v_row * n;
     }
@@ -256,9 +259,7 @@ void write(relay_context & relay, int32_t p0, const relay_segment * segments, in
     require(0 <= layers.first && layers.first <= layers.end && layers.end <= relay.n_layer(), "layer range outside the model");
     llama_synchronize(relay.ctx);
     for (int32_t il = layers.first; il < layers.end; ++il) {
-        if (relay_stop_callback(relay.stop)) {
-            fail(RELAY_STOPPED, "stopped");
-        }
+        check_stop(relay.stop);
         write_layer(relay, p0, segments, n_segments, il);
     }
     rotate(relay, moved_runs(segments, n_segments, p0), layers);
@@ -302,7 +303,7 @@ int relay_write(relay_context * relay, int32_t p0, const relay_segment * segment
     });
 }
 
-int relay_read(relay_context * relay, int32_t p0, int32_t p1, uint8_t * out, size_t n_out) {
+int relay_read(relay_context * relay, int32_t p0, int32_t p1, uint8_t * out, size_t n_out, int32_t heeds_stop) {
     return guarded([&] {
         require_open(relay, "relay");
         require(p0 >= 0 && p0 <= p1 && p1 <= relay->length(), "positions outside the live sequence");
@@ -310,7 +311,7 @@ int relay_read(relay_context * relay, int32_t p0, int32_t p1, uint8_t * out, siz
         require(out != nullptr || n_out == 0, "out is null");
         if (p0 < p1) {
             llama_synchronize(relay->ctx);
-            read_rows(*relay, p0, p1, out);
+            read_rows(*relay, p0, p1, out, heeds_stop ? relay->stop : nullptr);
         }
     });
 }

@@ -89,7 +89,7 @@ bool round_trip(relay_context & relay, const std::vector<uint8_t> & rows) {
         const relay_segment segment = {rows.data(), probe_tokens, 0, probe_tokens, 0};
         append(relay, &segment, 1);
         std::vector<uint8_t> back(rows.size());
-        read_rows(relay, 0, probe_tokens, back.data());
+        read_rows(relay, 0, probe_tokens, back.data(), nullptr);
         is_equal = back == rows;
     } catch (const Failure &) {
         is_equal = false;

@@ -73,6 +73,6 @@ struct Run {
 
 void rotate(relay_context & relay, const std::vector<Run> & runs, LayerRange layers);
 void run_slice(relay_context & relay, const relay_slice & slice);
-void read_rows(const relay_context & relay, int32_t p0, int32_t p1, uint8_t * out);
+void read_rows(const relay_context & relay, int32_t p0, int32_t p1, uint8_t * out, const relay_stop * stop);
 
 }  // namespace relay

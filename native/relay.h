@@ -132,8 +132,9 @@ int relay_append(relay_context * relay, const relay_segment * segments, int32_t 
 /* Rows of layers [first, end) of these segments, into the cells from position p0 on, K rotated by each segment's delta; cells of a segment without
  * data stay as they are. Bytes of the run's other layers are not read. Whatever the failure, rows of these cells and layers are undefined after it. */
 int relay_write(relay_context * relay, int32_t p0, const relay_segment * segments, int32_t n_segments, int32_t first, int32_t end);
-/* Rows of positions [p0, p1), n_out = (p1 − p0) · bytes of all rows of a token. */
-int relay_read(relay_context * relay, int32_t p0, int32_t p1, uint8_t * out, size_t n_out);
+/* Rows of positions [p0, p1), n_out = (p1 − p0) · bytes of all rows of a token. RELAY_STOPPED, if `heeds_stop`, between two layers; `out` is
+ * undefined then. */
+int relay_read(relay_context * relay, int32_t p0, int32_t p1, uint8_t * out, size_t n_out, int32_t heeds_stop);
 /* Rotate K of positions [p0, p1) by delta positions, in every layer. */
 int relay_rotate(relay_context * relay, int32_t p0, int32_t p1, int32_t delta);
 /* Before llama_decode computes positions up to `last`: mark its cell. After: RELAY_BREACH if that cell was not written. */

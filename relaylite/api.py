@@ -36,6 +36,7 @@ class Relay:
     `model`: path of a GGUF file, catalogue name, `hf:owner/repo/file.gguf`, or None for the default model. `policy` and `fidelity`
     are what new chains start with. `n_ctx`: tokens of context; `n_threads`: one a physical core if None; `n_gpu_layers`: -1 for all;
     `rpc`: workers that hold layers, `host:port` each, to which all layers go unless `n_gpu_layers` says otherwise (docs/backends.md);
+    `lora`: LoRA adapters, `FILE` or `FILE:SCALE` each;
     `kv_type`: of the rows in the cache; `chat_template`: "" for the model's own, "chatml", or the path of a Jinja file; `relay`: values
     that replace the profile's. `sampling`: values by their names in `Sampling`, before which an agent's own values go.
     `store_bytes`: rows kept in memory, a quarter of what is free now if None; `store_folder`: where more of them are kept on disk,
@@ -59,6 +60,7 @@ class Relay:
         n_threads: int | None = None,
         n_gpu_layers: int | None = None,
         rpc: str | Sequence[str] = (),
+        lora: str | Sequence[str] = (),
         kv_type: str = "f16",
         chat_template: str = "",
         relay: Mapping[str, Any] | None = None,
@@ -75,10 +77,10 @@ class Relay:
         self.sampling = sampling if isinstance(sampling, Sampling) else Sampling().merged(sampling or {})
         codec = _codec(store_codec)
         if engine is None:
-            workers = tuple(rpc.split(",") if isinstance(rpc, str) else rpc) or None
-            sizes = {"n_ctx": n_ctx, "n_threads": n_threads, "n_gpu_layers": n_gpu_layers, "past_bytes": store_bytes, "rpc": workers}
+            sizes = {"n_ctx": n_ctx, "n_threads": n_threads, "n_gpu_layers": n_gpu_layers, "past_bytes": store_bytes}
+            lists = {"rpc": _listed(rpc), "lora": _listed(lora)}
             engine = _open(
-                model, type_k=kv_type, type_v=kv_type, chat_template=chat_template, relay=relay, on_progress=on_progress, **sizes
+                model, type_k=kv_type, type_v=kv_type, chat_template=chat_template, relay=relay, on_progress=on_progress, **sizes, **lists
             )
         ram_bytes = available_bytes() // 4 if store_bytes is None else store_bytes
         try:
@@ -144,6 +146,11 @@ class Relay:
             if error is None:
                 raise
             error.add_note(str(failed))
+
+
+def _listed(names: str | Sequence[str]) -> tuple[str, ...] | None:
+    """Names from a list, or from one text with commas between them."""
+    return tuple(names.split(",") if isinstance(names, str) and names else names) or None
 
 
 def _codec(name: str) -> Codec:

@@ -92,6 +92,7 @@ class Settings:
     threads: int | None = _setting(None, values.integer(1, 1024), "CPU threads; one for each core if unset.")
     gpu_layers: int | None = _setting(None, values.integer(-1), "Layers to put on the GPU or on workers; -1 is all.")
     rpc: tuple[str, ...] = _setting((), values.addresses, "Workers that hold layers (relaylite worker), host:port with commas between.")
+    lora: tuple[str, ...] = _setting((), values.names, "LoRA adapters, FILE or FILE:SCALE with commas between.")
     chat_template: str = _setting("", values.text, "chatml, or a Jinja file, in place of the model's own chat template.")
     kv_type: str = _setting("f16", values.choice(KV_TYPES), "Type of the rows in the cache.")
     settle_after_s: float = _setting(
@@ -115,6 +116,7 @@ class Settings:
             "n_threads": self.threads,
             "n_gpu_layers": self.gpu_layers,
             "rpc": self.rpc or None,
+            "lora": self.lora or None,
             "kv_type": self.kv_type,
             "chat_template": self.chat_template or None,
             "relay": self.relay or None,

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from relaylite import fingerprint, footprint, llama, native, rpc, selfcheck
+from relaylite.adapters import Adapter, read_adapters
 from relaylite.errors import ContextOverflow, EngineClosed, ModelError, UsageError
 from relaylite.events import PhaseName
 from relaylite.metrics import CellMap
@@ -44,6 +45,7 @@ class EngineOptions:
     """How to open a model. `n_threads` None: the physical cores that this process may use. `relay`: overrides of the profile.
 
     `rpc`: workers, `host:port` each. `n_gpu_layers` None: none without workers, all with them.
+    `lora`: adapters, `FILE` or `FILE:SCALE` each.
     `past_bytes`: of states kept to go on from where rows cannot be placed; None: an eighth of what is free.
     """
 
@@ -51,6 +53,7 @@ class EngineOptions:
     n_threads: int | None = None
     n_gpu_layers: int | None = None
     rpc: tuple[str, ...] = ()
+    lora: tuple[str, ...] = ()
     chat_template: str = ""
     type_k: str = "f16"
     type_v: str = "f16"
@@ -90,12 +93,15 @@ class Engine:
             return thing
 
         n_threads = options.n_threads or min(physical_cores(), MAX_THREADS)
+        adapters = read_adapters(options.lora, path)
         self._opened, self._process = opened, os.getpid()
         self._close = weakref.finalize(self, _close_in, self._process, opened)
         self._close.atexit = False  # the process's memory goes with it
         self._stop = keep(native.Stop())
         workers = keep(rpc.Workers(options.rpc)) if options.rpc else None
         self._model = keep(_load_model(path, options, workers.devices if workers else ()))
+        for adapter in adapters:
+            self._model.apply(adapter.path, adapter.scale)
         n_ctx = math.ceil(options.n_ctx / CONTEXT_STEP) * CONTEXT_STEP
         capture = keep(native.Capture(n_ctx))
         for_context = _context_options(options, n_ctx, n_threads, capture, self._stop)
@@ -110,9 +116,10 @@ class Engine:
         weights = fingerprint.of_file(path)
         self.profile = load_profile(weights, self._model.n_layer).overridden(options.relay)
         self.profile.check_fits(self._model.n_layer)
-        self.layout = _layout(cells, weights, options, self._model, self._context)
+        self.layout = _layout(cells, [weights, *_named(adapters)], options, self._model, self._context)
         token_bytes = self.layout.token_bytes or footprint.bytes_per_token(self._model, for_context)
-        self.info = _info(self._model, self._context, token_bytes, refusal, [rpc.WARNING] if workers else [])
+        info = _info(self._model, self._context, token_bytes, refusal, [rpc.WARNING] if workers else [])
+        self.info = replace(info, adapters=tuple(map(str, adapters)))
         self.finish_reason = ""
         self.answer_tokens: tuple[int, ...] = ()
         is_offloaded = not 0 <= options.n_offloaded < self._model.n_layer
@@ -201,12 +208,12 @@ class Engine:
         finally:
             self.finish_reason, self.answer_tokens = writer.finish_reason, writer.tokens
 
-    def harvest(self, origin: str) -> Rows:
-        """Rows of everything in the live sequence, with captured states."""
+    def harvest(self, origin: str, *, heeds_cancel: bool = False) -> Rows:
+        """Rows of everything in the live sequence, with captured states; see `EngineLike.harvest`."""
         self._check_open()
         if self._past is not None:
             self._past.keep()
-        return self._sequence.rows(self.layout, origin)
+        return self._sequence.rows(self.layout, origin, heeds_stop=heeds_cancel)
 
     def use(
         self, profile: Profile, *, pick: Pick | None = None, captures: Mapping[str, str] | None = None, n_batch: int | None = None
@@ -330,12 +337,19 @@ def _open_cells(
     return cells, cells.refusal or selfcheck.run(cells, context) or None
 
 
-def _layout(cells: native.Cells | None, weights: str, options: EngineOptions, model: llama.Model, context: llama.Context) -> RowLayout:
+def _named(adapters: Sequence[Adapter]) -> list[str]:
+    """What tells apart rows computed with these adapters, in whatever order they were given: the content of the files, and the scales."""
+    return sorted(f"{fingerprint.of_file(adapter.path)}:{adapter.scale!r}" for adapter in adapters)
+
+
+def _layout(
+    cells: native.Cells | None, weights: Sequence[str], options: EngineOptions, model: llama.Model, context: llama.Context
+) -> RowLayout:
     """Some RoPE factors depend on whether the context is longer than the original one; an environment variable ends a cache rotation."""
     original = model.arch_meta("rope.scaling.original_context_length") or str(model.n_ctx_train)
     is_long = original.isdigit() and context.n_ctx > int(original)
     rotation = os.environ.get("LLAMA_ATTN_ROT_DISABLE", "")
-    name = fingerprint.combined(weights, options.type_k, options.type_v, native.LLAMA_CPP_PYTHON, is_long, rotation)
+    name = fingerprint.combined(*weights, options.type_k, options.type_v, native.LLAMA_CPP_PYTHON, is_long, rotation)
     return RowLayout((), (), name) if cells is None else RowLayout(cells.k_bytes, cells.v_bytes, name)
 
 

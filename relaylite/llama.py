@@ -60,7 +60,18 @@ class Model:
         if not self.pointer:
             raise ModelError(f"llama.cpp cannot load {path} ({path.stat().st_size / 1e6:,.0f} MB): {nativelog.first_error()}")
         self.path = path
+        self.adapters: list[tuple[Any, float]] = []
+        self._adapter_bytes = 0
         self.vocab = Vocab(lc.llama_model_get_vocab(self.pointer), is_spaced=self.meta("tokenizer.ggml.model") == "llama")
+
+    def apply(self, adapter: Path, scale: float) -> None:
+        """Add a LoRA file, which `adapters` has judged, to what every context made from now on computes. It is freed with the model."""
+        nativelog.clear_errors()
+        pointer = lc.llama_adapter_lora_init(self.pointer, os.fsencode(adapter))
+        if not pointer:
+            raise ModelError(f"llama.cpp cannot load the adapter {adapter}: {nativelog.first_error()}")
+        self.adapters.append((pointer, scale))
+        self._adapter_bytes += adapter.stat().st_size
 
     def meta(self, key: str) -> str | None:
         size = 1 << 10
@@ -94,7 +105,7 @@ class Model:
     n_head_kv = property(lambda self: int(lc.llama_model_n_head_kv(self.pointer)))
     n_ctx_train = property(lambda self: int(lc.llama_model_n_ctx_train(self.pointer)))
     n_params = property(lambda self: int(lc.llama_model_n_params(self.pointer)))
-    n_bytes = property(lambda self: int(lc.llama_model_size(self.pointer)))
+    n_bytes = property(lambda self: int(lc.llama_model_size(self.pointer)) + self._adapter_bytes)
     n_window = property(lambda self: int(lc.llama_model_n_swa(self.pointer)))
     has_encoder = property(lambda self: bool(lc.llama_model_has_encoder(self.pointer)))
 
@@ -115,6 +126,8 @@ class Sketch:
 
     Costs what reading the file's header costs, and no memory to speak of.
     """
+
+    adapters: Sequence[tuple[Any, float]] = ()
 
     def __init__(self, model: Model, *, n_gpu_layers: int) -> None:
         params = lc.llama_model_default_params()
@@ -249,6 +262,10 @@ class Context:
         self._address = lc.llama_init_from_model(model.pointer, params)
         if not self._address:
             raise ModelError(f"llama.cpp cannot make a context of {options.n_ctx} tokens: {nativelog.first_error()}")
+        if model.adapters:
+            pointers, scales = zip(*model.adapters, strict=True)
+            n = len(pointers)
+            lc.llama_set_adapters_lora(self._address, (lc.llama_adapter_lora_p_ctypes * n)(*pointers), n, (ctypes.c_float * n)(*scales))
         self._memory = lc.llama_get_memory(self.pointer)
         self.n_ctx = int(lc.llama_n_ctx(self.pointer))
         self.n_batch = int(lc.llama_n_batch(self.pointer))  # never more than the context that was asked for

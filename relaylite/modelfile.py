@@ -30,7 +30,7 @@ _BLOCKS = {
 }
 # fmt: on
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-_STRING, _ARRAY = 8, 9
+FLOAT32, _STRING, _ARRAY = 6, 8, 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,15 @@ class TensorEntry:
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """Metadata by key, tensors in file order. Arrays of more than `MAX_KEPT` values are left out; `lengths` has their sizes."""
+    """Metadata by key, tensors in file order. Arrays of more than `MAX_KEPT` values are left out; `lengths` has their sizes.
+
+    `types`: GGUF's number for the type of each value.
+    """
 
     path: Path
     n_bytes: int
     metadata: Mapping[str, Any]
+    types: Mapping[str, int]
     lengths: Mapping[str, int]
     tensors: tuple[TensorEntry, ...]
     data_start: int
@@ -128,7 +132,17 @@ def _damaged(path: Path, what: str) -> ModelFileError:
 
 
 def read_model_file(path: Path) -> ModelFile:
-    """The header of `path`, checked: what it describes fits the file. Raises ModelFileError in one line that says what is wrong."""
+    """The header of a model's file, checked. Raises ModelFileError in one line that says what is wrong."""
+    found = read_header(path, if_missing="; `relaylite models list` shows models that can be fetched")
+    _check(found)
+    return found
+
+
+def read_header(path: Path, *, if_missing: str = "") -> ModelFile:
+    """The header of any GGUF file; what it describes lies within the file. Raises ModelFileError in one line that says what is wrong.
+
+    `if_missing`: how the line about a file that is not there ends.
+    """
     try:
         status = path.stat()
         if stat.S_ISDIR(status.st_mode):
@@ -140,12 +154,12 @@ def read_model_file(path: Path) -> ModelFile:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             found = _read(data, path, len(data))
     except FileNotFoundError as error:
-        raise ModelFileError(f"there is no file {path}; `relaylite models list` shows models that can be fetched") from error
+        raise ModelFileError(f"there is no file {path}{if_missing}") from error
     except PermissionError as error:
         raise ModelFileError(f"{path} cannot be read: {error.strerror}; change its permissions") from error
     except OSError as error:
         raise ModelFileError(f"{path} cannot be read: {error.strerror}") from error
-    _check(found)
+    _check_size(found)
     return found
 
 
@@ -161,9 +175,11 @@ def _read(data: mmap.mmap, path: Path, n_bytes: int) -> ModelFile:
     if max(n_tensors, n_keys) > n_bytes:
         raise _cut(path)
     metadata: dict[str, Any] = {}
+    types: dict[str, int] = {}
     lengths: dict[str, int] = {}
     for _ in range(n_keys):
         key, kind = cursor.string(), cursor.take("I")
+        types[key] = kind
         if kind == _ARRAY:
             values = cursor.array()
             if isinstance(values, list):
@@ -179,7 +195,7 @@ def _read(data: mmap.mmap, path: Path, n_bytes: int) -> ModelFile:
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1:
         raise _damaged(path, f"an alignment of {alignment}")
-    return ModelFile(path, n_bytes, metadata, lengths, tensors, data_start=-(-cursor.at // alignment) * alignment)
+    return ModelFile(path, n_bytes, metadata, types, lengths, tensors, data_start=-(-cursor.at // alignment) * alignment)
 
 
 def _tensor(cursor: _Cursor) -> TensorEntry:
@@ -197,8 +213,15 @@ def _tensor(cursor: _Cursor) -> TensorEntry:
     return TensorEntry(name, shape, kind, offset, n_elements // block[0] * block[1] if block else None)
 
 
+def _check_size(file: ModelFile) -> None:
+    """Raises ModelFileError if the tensors do not lie within the file."""
+    end = file.data_start + max((tensor.offset + (tensor.n_bytes or 1) for tensor in file.tensors), default=0)
+    if end > file.n_bytes:
+        raise ModelFileError(f"{file.path} is truncated: {file.n_bytes} bytes of at least {end}; download it again")
+
+
 def _check(file: ModelFile) -> None:
-    """Raises ModelFileError if the tensors do not lie within the file, or a size that every text model has is zero."""
+    """Raises ModelFileError if it is no model, or a size that every text model has is zero."""
     if not file.architecture:
         raise _damaged(file.path, "no architecture")
     if file.metadata.get("general.type", "model") != "model":
@@ -209,9 +232,6 @@ def _check(file: ModelFile) -> None:
         value = file.value(key)
         if value is not None and (not isinstance(value, int) or value < 1):
             raise _damaged(file.path, f"{file.architecture + '.' + key!r} = {value!r}")
-    end = file.data_start + max(tensor.offset + (tensor.n_bytes or 1) for tensor in file.tensors)
-    if end > file.n_bytes:
-        raise ModelFileError(f"{file.path} is truncated: {file.n_bytes} bytes of at least {end}; download it again")
     for part in part_names(file.path.name)[1:]:
         if not (file.path.parent / part).exists():
             raise ModelFileError(f"{file.path} is the first of several files, and {part} is not beside it; download that too")

@@ -286,10 +286,10 @@ class Cells(_Handle):
                 placement.rows.bring(layers)
         _check(lib.relay_write(self.pointer, start, _segments(placements), len(placements), layers.start, layers.stop))
 
-    def read(self, start: int, end: int) -> npt.NDArray[np.uint8]:
-        """Rows of positions `[start, end)`, layer-major as in `Rows.data`."""
+    def read(self, start: int, end: int, *, heeds_stop: bool = False) -> npt.NDArray[np.uint8]:
+        """Rows of positions `[start, end)`, layer-major as in `Rows.data`. Raises Cancelled between two layers if it `heeds_stop`."""
         out = np.empty(max(end - start, 0) * (sum(self.k_bytes) + sum(self.v_bytes)), np.uint8)
-        _check(lib.relay_read(self.pointer, start, end, _pointer(out, "uint8_t"), out.size))
+        _check(lib.relay_read(self.pointer, start, end, _pointer(out, "uint8_t"), out.size, heeds_stop))
         return out
 
     def rotate(self, start: int, end: int, delta: int) -> None:

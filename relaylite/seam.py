@@ -40,6 +40,7 @@ class ModelInfo:
     file_bytes: int = 0
     kv_bytes_per_token: int = 0
     quantization: str = ""
+    adapters: tuple[str, ...] = ()  # LoRA files in force, `FILE:SCALE` each
     prefix_reuse: str = "rows of the store"  # what prompts that begin alike go on from
     warnings: tuple[str, ...] = ()  # one line each: a context beyond the trained one, …
 
@@ -106,8 +107,11 @@ class EngineLike(Protocol):
 
     def generate(self, sampling: Sampling) -> Generator[Delta, None, None]: ...
 
-    def harvest(self, origin: str) -> Rows:
-        """Rows of everything in the live sequence: the prompt and the answer, without an answer's last token if that has no row."""
+    def harvest(self, origin: str, *, heeds_cancel: bool = False) -> Rows:
+        """Rows of everything in the live sequence: the prompt and the answer, without an answer's last token if that has no row.
+
+        A cancel does not end it, unless it `heeds_cancel`: it may come behind a cancelled answer. A gigabyte takes .4 s.
+        """
         ...
 
     def cancel(self) -> None:

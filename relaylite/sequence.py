@@ -152,10 +152,10 @@ class LiveSequence:
 
     # -- rows and states -----------------------------------------------------------------------------------------------
 
-    def rows(self, layout: RowLayout, origin: str) -> Rows:
-        """Everything that has rows, with captured states."""
+    def rows(self, layout: RowLayout, origin: str, *, heeds_stop: bool = False) -> Rows:
+        """Everything that has rows, with captured states. Raises Cancelled if it `heeds_stop`."""
         n = len(self) if self.cells is not None else 0
-        data = np.empty(0, np.uint8) if self.cells is None else self.cells.read(0, n)
+        data = np.empty(0, np.uint8) if self.cells is None else self.cells.read(0, n, heeds_stop=heeds_stop)
         return Rows(np.array(self.tokens[:n], np.int32), 0, min(self.exact_until, n), data, layout, self.read_states(n), origin)
 
     def read_states(self, n: int) -> dict[str, F16]:

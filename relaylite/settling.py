@@ -20,7 +20,7 @@ from relaylite.policies import PREFIX
 from relaylite.rows import Tokens
 from relaylite.runner import Run, Runner
 
-STEP = 256  # tokens computed before their rows are kept; keeping them cannot be interrupted
+STEP = 256  # tokens computed before their rows are kept
 
 
 def settle(runner: Runner, pasts: Iterable[Tokens], run: Run | None = None) -> int:
@@ -50,7 +50,7 @@ def _steps(runner: Runner, run: Run, tokens: Tokens) -> Iterator[int]:
         for _ in runner.prefill(run, plan):
             pass
         run.raise_if_cancelled()
-        runner.store.put(runner.engine.harvest(""))
+        runner.store.put(runner.engine.harvest("", heeds_cancel=True))
         yield plan.count(Kind.NEW)
 
 

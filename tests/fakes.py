@@ -148,8 +148,10 @@ class FakeEngine:
         finally:
             self.in_generate.clear()
 
-    def harvest(self, origin: str) -> Rows:
+    def harvest(self, origin: str, *, heeds_cancel: bool = False) -> Rows:
         self._raise_scripted("harvest", 0)
+        if heeds_cancel and self._cancelled.is_set():
+            raise Cancelled("stopped")
         data = np.concatenate([self._k.ravel(), self._v.ravel()]).astype(np.int32).view(np.uint8)
         return Rows(self._tokens.copy(), 0, self._n_exact, data, self.layout, origin=origin)
 

@@ -13,17 +13,29 @@ from relaylite import llama, native
 from relaylite.rows import RowLayout, Rows
 
 
-def greedy(path: Path, prompt: Sequence[int], n: int, *, n_ctx: int, n_batch: int = 512, kv_type: str = "f16") -> tuple[list[int], bytes]:
-    """`n` tokens behind `prompt`, and the state data of the sequence then (the last token is not decoded)."""
+def greedy(
+    path: Path,
+    prompt: Sequence[int],
+    n: int,
+    *,
+    n_ctx: int,
+    n_batch: int = 512,
+    kv_type: str = "f16",
+    lora: tuple[Path, float] | None = None,
+) -> tuple[list[int], bytes]:
+    """`n` tokens behind `prompt`, and the state data of the sequence then (the last token is not decoded). `lora`: adapter and scale."""
     llama.start()
     of_model = lc.llama_model_default_params()
     of_model.use_extra_bufts = native.extra_buffers_work()
     model = lc.llama_model_load_from_file(str(path).encode(), of_model)
+    adapter = lc.llama_adapter_lora_init(model, str(lora[0]).encode()) if lora else None
     params = lc.llama_context_default_params()
     params.n_ctx, params.n_batch, params.n_ubatch, params.n_threads, params.n_threads_batch = n_ctx, n_batch, n_batch, 1, 1
     params.flash_attn_type = lc.LLAMA_FLASH_ATTN_TYPE_ENABLED
     params.type_k = params.type_v = llama.KV_TYPES[kv_type]
     context = lc.llama_init_from_model(model, params)
+    if lora:
+        lc.llama_set_adapters_lora(context, (lc.llama_adapter_lora_p_ctypes * 1)(adapter), 1, (lc.ctypes.c_float * 1)(lora[1]))
     n_vocab = lc.llama_vocab_n_tokens(lc.llama_model_get_vocab(model))
     try:
         written: list[int] = []

@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "paths": {"errors"},
     "config": {"errors", "paths", "policies", "sampling", "values"},
     "modelfile": {"errors"},
+    "adapters": {"errors", "modelfile"},
     "download": {"errors", "modelfile", "paths"},
     "catalog": {"download", "errors", "modelfile", "paths"},
     "agents": {"errors", "paths", "sampling"},
@@ -62,6 +63,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "footprint": VALUES | {"llama", "modelfile", "native", "process", "seam"},
     "engine": VALUES
     | {
+        "adapters",
         "fingerprint",
         "footprint",
         "llama",

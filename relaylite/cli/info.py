@@ -56,6 +56,7 @@ def _rows(info: ModelInfo, memory: Memory, forecasts: Mapping[int, Memory]) -> l
         ("model", info.name),
         ("file", info.path),
         ("architecture", f"{info.architecture}, {info.n_params / 1e6:.0f} M parameters, {info.quantization}"),
+        *(("adapter", adapter) for adapter in info.adapters),
         ("size", f"{_mb(info.file_bytes)} on disk"),
         ("layers", str(info.n_layer)),
         ("heads", f"{info.n_head}, {info.n_head_kv} of K and V; width {info.n_embd}"),

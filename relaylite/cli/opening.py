@@ -49,6 +49,7 @@ def open_engine(settings: Settings, output: Output, *, n_ctx: int, verbose: bool
             n_threads=settings.threads,
             n_gpu_layers=settings.gpu_layers,
             rpc=settings.rpc,
+            lora=settings.lora,
             chat_template=settings.chat_template,
             type_k=settings.kv_type,
             type_v=settings.kv_type,

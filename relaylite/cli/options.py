@@ -25,9 +25,10 @@ _METAVAR = {
     "temperature": "X",
     "chat_template": "NAME|FILE",
     "rpc": "HOST:PORT,…",
+    "lora": "FILE[:SCALE],…",
 }
 
-MODEL = ("model", "ctx", "threads", "gpu_layers", "rpc", "chat_template")
+MODEL = ("model", "ctx", "threads", "gpu_layers", "rpc", "lora", "chat_template")
 SPEECH = ("last", "as_json", "quiet", "verbose", "help")
 CHAIN = ("agents", "agents_file", "policy", "fidelity", "max_tokens", "temperature", "seed")
 

@@ -102,6 +102,14 @@ def test_a_cancel_while_nothing_runs_does_not_stop_the_next_turn(tiny: LiveEngin
     assert len(list(tiny.engine.generate(Sampling(max_tokens=1)))) == 1
 
 
+def test_a_harvest_heeds_a_cancel_if_it_is_to(tiny: LiveEngine) -> None:
+    rows = tiny.full_rows(tiny.tokens(60))
+    tiny.engine.cancel()
+    with pytest.raises(Cancelled):
+        tiny.engine.harvest("", heeds_cancel=True)
+    assert np.array_equal(tiny.engine.harvest("").data, rows.data)
+
+
 def test_positions_go_on_after_a_cancelled_answer(tiny: LiveEngine) -> None:
     tokens = tiny.tokens(20)
     expected = tiny.full_rows(tokens)

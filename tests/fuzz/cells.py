@@ -192,7 +192,7 @@ class Episode:
         out = np.empty(n * self.width, np.uint8)
         size = out.size if self.rng.random() < 0.8 else int(self.rng.integers(out.size + 1))
         pointer = ffi.cast("uint8_t *", ffi.from_buffer(out)) if out.size else ffi.NULL
-        code = lib.relay_read(self.relay, p0, p1, pointer, size)
+        code = lib.relay_read(self.relay, p0, p1, pointer, size, 0)
         if not 0 <= p0 <= p1 <= self.n or size != out.size:
             self.refused(code)
             return

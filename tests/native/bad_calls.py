@@ -87,8 +87,8 @@ def cell_calls(live: LiveModel) -> Iterator[BadCall]:
     yield "relay_write(more tokens than a number holds)", lambda: lib.relay_write(relay, 0, many, 8, 0, 1)
     for p0, p1, n_out in ((-1, 1, 2), (0, N + 1, N + 1), (5, 4, 0), (INT_MIN, INT_MAX, 0), (0, 5, 4), (0, 5, 6), (0, 0, 1)):
         size = n_out * live.layout.token_bytes
-        yield f"relay_read({p0}, {p1}, {n_out} rows)", lambda a=p0, b=p1, size=size: lib.relay_read(relay, a, b, data, size)
-    yield "relay_read(null out)", lambda: lib.relay_read(relay, 0, 1, NULL, live.layout.token_bytes)
+        yield f"relay_read({p0}, {p1}, {n_out} rows)", lambda a=p0, b=p1, size=size: lib.relay_read(relay, a, b, data, size, 0)
+    yield "relay_read(null out)", lambda: lib.relay_read(relay, 0, 1, NULL, live.layout.token_bytes, 0)
     for p0, p1 in ((-1, 1), (0, N + 1), (5, 4), (INT_MIN, INT_MAX)):
         yield f"relay_rotate({p0}, {p1})", lambda a=p0, b=p1: lib.relay_rotate(relay, a, b, 1)
     for last in (-1, N - 1, live.cells.info.n_cells, INT_MAX, INT_MIN):
@@ -168,7 +168,7 @@ def handle_calls(relay: Any, capture: Any, kind: str) -> Iterator[BadCall]:
     yield f"relay_truncate({kind})", lambda: lib.relay_truncate(relay, 0)
     yield f"relay_append({kind})", lambda: lib.relay_append(relay, segment(n=1), 1)
     yield f"relay_write({kind})", lambda: lib.relay_write(relay, 0, segment(n=1), 1, 0, 1)
-    yield f"relay_read({kind})", lambda: lib.relay_read(relay, 0, 0, some, 0)
+    yield f"relay_read({kind})", lambda: lib.relay_read(relay, 0, 0, some, 0, 0)
     yield f"relay_rotate({kind})", lambda: lib.relay_rotate(relay, 0, 0, 1)
     yield f"relay_mark({kind})", lambda: lib.relay_mark(relay, 0)
     yield f"relay_check({kind})", lambda: lib.relay_check(relay, 0)

@@ -1,0 +1,96 @@
+"""`Adapter`: a LoRA file and its scale. Judged before llama.cpp sees the file, since some of what it does not expect ends the process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from relaylite.errors import ModelFileError, UsageError
+from relaylite.modelfile import FLOAT32, ModelFile, TensorEntry, part_names, read_header
+
+_A, _B = ".lora_a", ".lora_b"
+_IGNORED = "_norm.weight"  # llama.cpp skips these
+_FLOAT_TYPES = (0, 1, 30)  # ggml's F32, F16, BF16: rows of an embedding are looked up in them
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """What the weights get added: `scale` times the product of the file's matrices, and times its alpha over its rank."""
+
+    path: Path
+    scale: float = 1.0
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.scale:g}"
+
+
+def parse_adapter(text: str) -> Adapter:
+    """`FILE` or `FILE:SCALE`, as llama.cpp writes it. Raises UsageError for a scale that is no finite number."""
+    file, colon, scale = text.rpartition(":")
+    if not colon or Path(text).exists():
+        return Adapter(Path(text).expanduser())
+    try:
+        number = float(scale)
+    except ValueError:
+        return Adapter(Path(text).expanduser())
+    if not math.isfinite(number):
+        raise UsageError(f"an adapter's scale must be a finite number, not {scale!r}")
+    return Adapter(Path(file).expanduser(), number)
+
+
+def read_adapters(texts: Sequence[str], model: Path) -> tuple[Adapter, ...]:
+    """The adapters that `texts` name, each checked against the weights of `model`; those of scale 0 change nothing and are left out.
+
+    Raises UsageError for a text that names none or a file named twice, ModelFileError for a file that is no LoRA of this model.
+    """
+    named = [parse_adapter(text) for text in texts]
+    for at, adapter in enumerate(named):
+        if any(adapter.path.resolve() == other.path.resolve() for other in named[:at]):
+            raise UsageError(f"the adapter {adapter.path} is named twice; give it once, with the scale that is wanted")
+    if named:
+        headers = [read_header(model.with_name(name)) for name in part_names(model.name)]
+        weights = {tensor.name: tensor for header in headers for tensor in header.tensors}
+        for adapter in named:
+            _check(read_header(adapter.path), headers[0].architecture, weights)
+    return tuple(adapter for adapter in named if adapter.scale != 0.0)
+
+
+def _check(file: ModelFile, architecture: str, weights: dict[str, TensorEntry]) -> None:
+    """Raise ModelFileError if llama.cpp could not add these matrices to `weights`."""
+    kind = file.metadata.get("general.type"), file.metadata.get("adapter.type")
+    if kind != ("adapter", "lora"):
+        raise ModelFileError(f"{file.path} is not a LoRA adapter: it is of type {kind[0]!r}; llama.cpp's convert_lora_to_gguf.py makes one")
+    if file.architecture != architecture:
+        raise ModelFileError(f"{file.path} is an adapter for {file.architecture!r} and the model is {architecture!r}; name one made for it")
+    if file.types.get("adapter.lora.alpha", FLOAT32) != FLOAT32:
+        raise ModelFileError(f"{file.path} is damaged: 'adapter.lora.alpha' is no 32-bit float; convert it again")
+    if "adapter.alora.invocation_tokens" in file.lengths:
+        raise ModelFileError(f"{file.path} is an aLoRA, which acts behind certain tokens only; relaylite applies plain LoRA adapters")
+    tensors = {tensor.name: tensor for tensor in file.tensors if not tensor.name.endswith(_IGNORED)}
+    for name in tensors:
+        if not name.endswith((_A, _B)):
+            raise ModelFileError(f"{file.path} holds {name!r}, which is no part of a LoRA; convert it again")
+    for name in sorted({name[: -len(_A)] for name in tensors}):
+        pair = tensors.get(name + _A), tensors.get(name + _B)
+        if not _fits(name, pair, weights.get(name)):
+            raise ModelFileError(f"{file.path} does not fit the model's weight {name!r}; name an adapter made for this very model")
+
+
+def _fits(name: str, pair: tuple[TensorEntry | None, TensorEntry | None], weight: TensorEntry | None) -> bool:
+    """Whether B·A is as large as the weight; an embedding's pair is written the other way round (llama-adapter.cpp)."""
+    a, b = pair
+    if a is None or b is None or weight is None or len(weight.shape) < 2:
+        return False
+    (a_in, a_out, *a_more), (b_in, b_out, *b_more), (n_in, n_out, *more) = (_matrix(tensor) for tensor in (a, b, weight))
+    if not a_more == b_more == more:
+        return False
+    if name == "token_embd.weight":
+        return (a_in, a_out, b_out) == (b_in, n_out, n_in) and a.type in _FLOAT_TYPES
+    return (a_in, a_out, b_out) == (n_in, b_in, n_out)
+
+
+def _matrix(tensor: TensorEntry) -> tuple[int, ...]:
+    """The shape, in ggml's four dimensions."""
+    return tensor.shape + (1,) * (4 - len(tensor.shape))
