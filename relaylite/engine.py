@@ -189,7 +189,7 @@ class Engine:
             on_phase("rectify")
             assert self._sequence.cells is not None
             states = self._sequence.read_states(len(plan.tokens))
-            sweep = Sweep(self._sequence.cells, plan, self.profile.parameters(plan.policy), states, late, self._pick)
+            sweep = Sweep(self._sequence.cells, plan, self._pick or self.profile.parameters(plan.policy), states, late)
             sweep.select()
             rectify_ms = clock.lap()
             on_phase("suffix")

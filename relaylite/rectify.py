@@ -49,22 +49,15 @@ class Active:
 class Sweep:
     """One placed plan, from `select` (what is recomputed) to `fill` (the rows, and the logits of the last token).
 
-    `parameters` None recomputes nothing of the spans; `pick` takes their place if given (the benchmark's baselines). `states`:
+    `repair`: what of the spans is recomputed; by parameters, or a pick of tokens (the benchmark's baselines), or nothing (None). `states`:
     captured vectors of the whole prompt, float16 `[n, width]`, NaN where there are none. `late`: rows that are not in their cells yet; a
     slice waits for those of its layers. `new_states` afterwards: what was seen of tokens that had none, or whose rows were recomputed.
     """
 
-    def __init__(
-        self,
-        cells: Cells,
-        plan: Plan,
-        parameters: RelayParameters | None,
-        states: dict[str, F16],
-        late: LateRows,
-        pick: Pick | None = None,
-    ) -> None:
-        self._cells, self._plan, self._states, self._late, self._pick = cells, plan, states, late, pick
-        self._parameters = parameters if pick is None else None
+    def __init__(self, cells: Cells, plan: Plan, repair: RelayParameters | Pick | None, states: dict[str, F16], late: LateRows) -> None:
+        self._cells, self._plan, self._states, self._late = cells, plan, states, late
+        self._parameters = repair if isinstance(repair, RelayParameters) else None
+        self._pick = None if isinstance(repair, RelayParameters) else repair
         self._n_layer = cells.info.n_layer
         self._active = Active(plan.positions(Kind.NEW))
         self._layer = 0  # that `_active` enters next

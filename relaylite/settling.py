@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
+from typing import cast
 
 import numpy as np
 
 from relaylite.errors import Cancelled, RelayliteError
+from relaylite.events import Phase
 from relaylite.plan import Kind
 from relaylite.planner import make_plan
 from relaylite.policies import PREFIX
 from relaylite.rows import Tokens
-from relaylite.runner import Run, Runner
+from relaylite.runner import Prefilled, Run, Runner
 
 STEP = 256  # tokens computed before their rows are kept
 
@@ -47,11 +49,19 @@ def _steps(runner: Runner, run: Run, tokens: Tokens) -> Iterator[int]:
         plan = make_plan(tokens[:end], runner.matcher, PREFIX)
         if plan.count(Kind.NEW) > STEP:  # what the step before computed is not there
             return
-        for _ in runner.prefill(run, plan):
-            pass
+        plan = _ended(runner.prefill(run, plan)).plan
         run.raise_if_cancelled()
         runner.store.put(runner.engine.harvest("", heeds_cancel=True))
         yield plan.count(Kind.NEW)
+
+
+def _ended(phases: Generator[Phase, None, Prefilled]) -> Prefilled:
+    """What a prefill returns, its phases unseen."""
+    while True:
+        try:
+            next(phases)
+        except StopIteration as end:
+            return cast(Prefilled, end.value)
 
 
 class Settling:

@@ -11,6 +11,7 @@ import pytest
 from fakes import FakeEngine
 
 from relaylite import Agent, EngineBusy, EngineClosed, Relay
+from relaylite.loading import Damaged
 from relaylite.plan import Kind
 from relaylite.rows import Rows
 from relaylite.runner import Run
@@ -276,3 +277,17 @@ def test_without_room_for_rows_a_settling_ends_with_its_first_step(engine: FakeE
     n_plans = len(engine.plans)
     chain.settle()
     assert [plan.count(Kind.NEW) for plan in engine.plans[n_plans:]] == [STEP, STEP]  # one for each past
+
+
+def test_what_counts_is_what_was_computed_when_rows_turned_out_to_be_damaged(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.enqueue(LONG, "the code")
+    relay = relay_on(engine)
+    chain = relay.chain([PLAN, CODE])
+    chain.run("Sort.")
+    before = len(engine.plans)
+    monkeypatch.setattr(relay._store, "forget", lambda damaged: relay._store.clear())
+    engine.fail("prefill", Damaged("a.rows", ValueError("damaged")))
+    n = chain.settle()
+    carried_out = engine.plans[before + 1 :]
+    assert carried_out[0].count(Kind.NEW) > engine.plans[before].count(Kind.NEW)
+    assert n == sum(plan.count(Kind.NEW) for plan in carried_out)

@@ -86,7 +86,7 @@ def _guarded(work: Callable[[], Any]) -> tuple[int, str | None]:
         sys.stdout.flush()
         return (code if isinstance(code, int) else 0), None
     except RelayliteError as error:
-        return _say(_words(error), error.exit_code)
+        return _say(_words(error, str(error)), error.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return USAGE, "no command is given; `relaylite --help` lists them"
@@ -94,13 +94,13 @@ def _guarded(work: Callable[[], Any]) -> tuple[int, str | None]:
         command = error.ctx.command_path if error.ctx else "relaylite"
         return _say(f"{error.format_message().removesuffix('.')}; `{command} --help` says more", USAGE)
     except click.ClickException as error:
-        return _say(error.format_message(), error.exit_code)
+        return _say(_words(error, error.format_message()), error.exit_code)
     except interrupts.Terminated as stop:
         if lost := interrupts.lost_worker():  # said when it went away
             return FAILED, lost
-        return _say(_words(stop), TERMINATED)
+        return _say(_words(stop, str(stop) or STOPPED), TERMINATED)
     except (interrupts.Interrupted, KeyboardInterrupt, click.Abort) as stop:
-        return _say(_words(stop), INTERRUPTED)
+        return _say(_words(stop, str(stop) or STOPPED), INTERRUPTED)
     except BrokenPipeError:
         # What reads our output is gone. Python flushes stdout once more at exit: let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
@@ -108,7 +108,7 @@ def _guarded(work: Callable[[], Any]) -> tuple[int, str | None]:
     except MemoryError:
         return _say("out of memory; use a smaller model or context", FAILED)
     except OSError as error:
-        return _say(f"{error.filename or 'system'}: {error.strerror or error}", FAILED)
+        return _say(_words(error, f"{error.filename or 'system'}: {error.strerror or error}"), FAILED)
     except Exception as error:  # a defect: the user gets one line, the traceback goes to a file
         return _say(f"internal error: {type(error).__name__}: {error}; {_keep_traceback()}", FAILED)
 
@@ -117,9 +117,9 @@ def _notes(error: BaseException) -> list[str]:
     return list(getattr(error, "__notes__", ()))
 
 
-def _words(error: BaseException) -> str:
+def _words(error: BaseException, says: str) -> str:
     """What it says, and what else failed on the way out."""
-    return "; ".join([str(error) or STOPPED, *_notes(error)])
+    return "; ".join([says, *_notes(error)])
 
 
 def _say(message: str, code: int) -> tuple[int, str]:

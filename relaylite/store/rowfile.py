@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from relaylite.loading import Damaged, Loading
 from relaylite.rows import RowLayout, Rows, Tokens, k_of, v_of
-from relaylite.store.codec import PLAIN, Bytes, Codec
+from relaylite.store.codec import PLAIN, Bytes
 from relaylite.store.quantize import CODECS
 
 VERSION = 1
@@ -146,13 +146,14 @@ class RowFile:
                 states = {name: vectors.copy() for name, vectors in states.items()}
             data = mapped[start : start + n * layout.token_bytes] if codec is PLAIN else np.empty(n * layout.token_bytes, np.uint8)
             n_exact = min(max(header.n_exact - header.position - first, 0), n) if codec is PLAIN else 0
-            loading = Loading(layout.n_layer, partial(self._make, mapped, data, layout, codec, range(first, end)))
+            loading = Loading(layout.n_layer, partial(self._make, mapped, data, layout, range(first, end)))
             return Rows(self.own_tokens[first:end], header.position + first, n_exact, data, layout, states, header.origin, loading)
         except ValueError as error:
             raise Corrupt("rows are of another size") from error
 
-    def _make(self, mapped: Bytes, data: Bytes, layout: RowLayout, codec: Codec, wanted: range, layer: int) -> None:
+    def _make(self, mapped: Bytes, data: Bytes, layout: RowLayout, wanted: range, layer: int) -> None:
         """Have K and V of `layer` of the `wanted` rows in `data`, where plain ones are mapped. Raises Damaged."""
+        codec = CODECS[self.header.codec]
         parts = ((f"k{layer}", codec.k, k_of(data, layout, layer)), (f"v{layer}", codec.v, v_of(data, layout, layer)))
         try:
             for name, form, rows in parts:

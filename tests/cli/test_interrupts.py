@@ -8,9 +8,10 @@ import threading
 import time
 from collections.abc import Callable
 
+import click
 import pytest
 
-from relaylite.cli import interrupts
+from relaylite.cli import group, interrupts
 from relaylite.cli.interrupts import Terminated, Work
 from relaylite.errors import EngineBusy
 
@@ -135,6 +136,17 @@ def test_what_closing_raises_does_not_hide_what_led_there(stubborn: Stubborn) ->
         raise KeyboardInterrupt("stopped; kept: plan")
     assert (str(caught.value), caught.value.__notes__) == ("stopped; kept: plan", ["it did not stop"])
     assert interrupts.is_anything_left()
+
+
+@pytest.mark.parametrize("failed", [OSError(28, "No space left on device", "out.json"), click.ClickException("no such thing")])
+def test_the_one_line_says_what_closing_raised_too(failed: Exception, stubborn: Stubborn, capsys: pytest.CaptureFixture[str]) -> None:
+    def work() -> None:
+        with interrupts.held(stubborn):
+            raise failed
+
+    code, line = group._guarded(work)
+    assert code == 1 and line is not None and line.endswith("; it did not stop")
+    assert capsys.readouterr().err == f"relaylite: {line}\n"
 
 
 def test_what_closing_raises_is_said_where_nothing_else_failed(stubborn: Stubborn) -> None:
