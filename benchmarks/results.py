@@ -46,8 +46,8 @@ RUNS: dict[str, tuple[str, list[str]]] = {
         ["--n", "1", "--agents", "plan,solve,check,solve,check,solve,check,explain", "--no-answers", "--policies", MODES],
     ),
     "cold": ("gsm8k.jsonl", ["--n", "5", "--cold", "--no-answers", "--policies", MODES]),
-    "gsm8k-answers": ("gsm8k.jsonl", ["--n", "24", "--policies", MODES]),
-    "humaneval-answers": ("humaneval.jsonl", ["--n", "12", "--execute", "--policies", MODES]),
+    "gsm8k-answers": ("gsm8k.jsonl", ["--n", "16", "--policies", MODES]),
+    "humaneval-answers": ("humaneval.jsonl", ["--n", "10", "--execute", "--policies", MODES]),
     "mmlu-answers": ("mmlu.csv", ["--n", "24", "--policies", MODES]),
 }
 
