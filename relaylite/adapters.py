@@ -9,10 +9,13 @@ from pathlib import Path
 
 from relaylite.errors import ModelFileError, UsageError
 from relaylite.modelfile import FLOAT32, ModelFile, TensorEntry, part_names, read_header
+from relaylite.paths import expanded
 
 _A, _B = ".lora_a", ".lora_b"
 _IGNORED = "_norm.weight"  # llama.cpp skips these
-_FLOAT_TYPES = (0, 1, 30)  # ggml's F32, F16, BF16: rows of an embedding are looked up in them
+_EMBEDDING = "token_embd.weight"
+_TYPES = (0, 1, 8, 30)  # ggml's F32, F16, Q8_0, BF16: those that convert_lora_to_gguf.py writes; with some others llama.cpp crashes
+_FLOAT32_MAX = 3.4e38
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,21 +26,21 @@ class Adapter:
     scale: float = 1.0
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.scale:g}"
+        return f"{self.path}:{self.scale:.9g}"
 
 
 def parse_adapter(text: str) -> Adapter:
-    """`FILE` or `FILE:SCALE`, as llama.cpp writes it. Raises UsageError for a scale that is no finite number."""
-    file, colon, scale = text.rpartition(":")
-    if not colon or Path(text).exists():
-        return Adapter(Path(text).expanduser())
+    """`FILE` or `FILE:SCALE`, as llama.cpp writes it. Raises UsageError for a scale that no 32-bit number can be."""
+    file, _, scale = text.rpartition(":")
     try:
         number = float(scale)
     except ValueError:
-        return Adapter(Path(text).expanduser())
-    if not math.isfinite(number):
+        file, number = "", 1.0
+    if not file or expanded(text).exists():
+        return Adapter(expanded(text))
+    if not abs(number) <= _FLOAT32_MAX:
         raise UsageError(f"an adapter's scale must be a finite number, not {scale!r}")
-    return Adapter(Path(file).expanduser(), number)
+    return Adapter(expanded(file), number)
 
 
 def read_adapters(texts: Sequence[str], model: Path) -> tuple[Adapter, ...]:
@@ -53,7 +56,7 @@ def read_adapters(texts: Sequence[str], model: Path) -> tuple[Adapter, ...]:
         headers = [read_header(model.with_name(name)) for name in part_names(model.name)]
         weights = {tensor.name: tensor for header in headers for tensor in header.tensors}
         for adapter in named:
-            _check(read_header(adapter.path), headers[0].architecture, weights)
+            _check(read_header(adapter.path, if_missing="; an adapter is FILE or FILE:SCALE"), headers[0].architecture, weights)
     return tuple(adapter for adapter in named if adapter.scale != 0.0)
 
 
@@ -66,9 +69,17 @@ def _check(file: ModelFile, architecture: str, weights: dict[str, TensorEntry]) 
         raise ModelFileError(f"{file.path} is an adapter for {file.architecture!r} and the model is {architecture!r}; name one made for it")
     if file.types.get("adapter.lora.alpha", FLOAT32) != FLOAT32:
         raise ModelFileError(f"{file.path} is damaged: 'adapter.lora.alpha' is no 32-bit float; convert it again")
+    if not math.isfinite(file.metadata.get("adapter.lora.alpha", 0.0)):
+        raise ModelFileError(f"{file.path} is damaged: 'adapter.lora.alpha' is no finite number; convert it again")
     if "adapter.alora.invocation_tokens" in file.lengths:
         raise ModelFileError(f"{file.path} is an aLoRA, which acts behind certain tokens only; relaylite applies plain LoRA adapters")
     tensors = {tensor.name: tensor for tensor in file.tensors if not tensor.name.endswith(_IGNORED)}
+    if not tensors:
+        raise ModelFileError(f"{file.path} changes no weight; name another adapter, or none")
+    if any(name.startswith(_EMBEDDING) for name in tensors) and "output.weight" not in weights:  # llama.cpp ends the process
+        raise ModelFileError(
+            f"{file.path} changes the embedding, which is this model's output too: llama.cpp cannot apply that; leave it out"
+        )
     for name in tensors:
         if not name.endswith((_A, _B)):
             raise ModelFileError(f"{file.path} holds {name!r}, which is no part of a LoRA; convert it again")
@@ -84,10 +95,10 @@ def _fits(name: str, pair: tuple[TensorEntry | None, TensorEntry | None], weight
     if a is None or b is None or weight is None or len(weight.shape) < 2:
         return False
     (a_in, a_out, *a_more), (b_in, b_out, *b_more), (n_in, n_out, *more) = (_matrix(tensor) for tensor in (a, b, weight))
-    if not a_more == b_more == more:
+    if not a_more == b_more == more or a.type not in _TYPES or b.type not in _TYPES:
         return False
-    if name == "token_embd.weight":
-        return (a_in, a_out, b_out) == (b_in, n_out, n_in) and a.type in _FLOAT_TYPES
+    if name == _EMBEDDING:
+        return (a_in, a_out, b_out) == (b_in, n_out, n_in)
     return (a_in, a_out, b_out) == (n_in, b_in, n_out)
 
 

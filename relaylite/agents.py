@@ -157,7 +157,7 @@ def read_agents(path: Path, known: Mapping[str, Agent]) -> dict[str, Agent]:
         raise UsageError(f"cannot read the agents file {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"the agents file {path} is not UTF-8 text") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: {error}") from error
     return {name: _agent_of(path, name, table, known.get(name)) for name, table in tables.items()}
 

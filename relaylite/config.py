@@ -92,7 +92,7 @@ class Settings:
     threads: int | None = _setting(None, values.integer(1, 1024), "CPU threads; one for each core if unset.")
     gpu_layers: int | None = _setting(None, values.integer(-1), "Layers to put on the GPU or on workers; -1 is all.")
     rpc: tuple[str, ...] = _setting((), values.addresses, "Workers that hold layers (relaylite worker), host:port with commas between.")
-    lora: tuple[str, ...] = _setting((), values.names, "LoRA adapters, FILE or FILE:SCALE with commas between.")
+    lora: tuple[str, ...] = _setting((), values.adapters, "LoRA adapters, FILE or FILE:SCALE with commas between.")
     chat_template: str = _setting("", values.text, "chatml, or a Jinja file, in place of the model's own chat template.")
     kv_type: str = _setting("f16", values.choice(KV_TYPES), "Type of the rows in the cache.")
     settle_after_s: float = _setting(
@@ -213,7 +213,7 @@ def _entries(file: Path) -> Iterator[tuple[str, object]]:
         raise UsageError(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{file} is not UTF-8 text") from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"{file}: {error}") from error
     for name, raw in content.items():
         if name in ("store", "tui") and isinstance(raw, dict):

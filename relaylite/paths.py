@@ -20,9 +20,17 @@ HOME_VARIABLE = "RELAYLITE_HOME"
 _dirs = platformdirs.PlatformDirs("relaylite", appauthor=False)
 
 
+def expanded(path: str | Path) -> Path:
+    """`path` with `~` as the user's home, or as it is where that names nobody."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def _place(name: str, default: str) -> Path:
     home = os.environ.get(HOME_VARIABLE)
-    return Path(home).expanduser().absolute() / name if home else Path(default)
+    return expanded(home).absolute() / name if home else Path(default)
 
 
 def config_folder() -> Path:
@@ -101,10 +109,10 @@ def hub_cache_folder() -> Path:
     """The Hugging Face cache, found as huggingface_hub finds it but read at every call."""
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if os.environ.get(variable):
-            return Path(os.environ[variable]).expanduser()
+            return expanded(os.environ[variable])
     if os.environ.get("HF_HOME"):
-        return Path(os.environ["HF_HOME"]).expanduser() / "hub"
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "huggingface" / "hub"
+        return expanded(os.environ["HF_HOME"]) / "hub"
+    return expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface" / "hub"
 
 
 def ensure(folder: Path) -> Path:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relaylite import rowvalues
-from relaylite.errors import NativeError
+from relaylite.errors import ModelError, NativeError
 from relaylite.llama import Context
 from relaylite.native import Cells, Placement
 from relaylite.rows import Tokens
@@ -32,7 +32,10 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def run(cells: Cells, context: Context) -> str:
-    """Why relaying must be off for this model, "" if it works. The live sequence must be empty, and is empty afterwards."""
+    """Why relaying must be off for this model, "" if it works. The live sequence must be empty, and is empty afterwards.
+
+    Raises ModelError if llama.cpp itself computes no numbers with it: its weights, or an adapter's, are damaged or too large.
+    """
     try:
         return _slices(cells, context) or _rotation(cells)
     except NativeError as error:
@@ -55,6 +58,8 @@ def _slices(cells: Cells, context: Context) -> str:
         return "llama.cpp could not decode the self-check's tokens"
     cells.check(N_TOKENS - 1)
     logits, rows = context.logits(), cells.read(0, N_TOKENS)
+    if np.isnan(logits).any():
+        raise ModelError("llama.cpp computes no numbers with these weights: the model or an adapter is damaged, or its scale too large")
     cells.truncate(0)
     cells.append([Placement(N_TOKENS)])
     hidden = cells.slice((0, cut), where, tokens=tokens, want=("hidden",)).hidden if cut > 0 else None

@@ -41,12 +41,12 @@ def load(name: str) -> dict[str, Any] | None:
     """The conversation, unchecked; None if there is none of this name. Raises UsageError in one line."""
     path = _path(name)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(_text(path))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise UsageError(f"cannot read session {name}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"session {name} is damaged: {error}; `relaylite sessions rm {name}` removes it") from error
     if not isinstance(data, dict):
         raise UsageError(f"session {name} is damaged: it holds no JSON object; `relaylite sessions rm {name}` removes it")
@@ -83,13 +83,20 @@ def _path(name: str) -> Path:
     return paths.sessions_folder() / f"{name}{SUFFIX}"
 
 
+def _text(path: Path) -> str:
+    """What a file holds; a pipe of that name would never end."""
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no regular file")
+    return path.read_text(encoding="utf-8")
+
+
 def _describe(path: Path) -> Session:
     name, stat = path.name.removesuffix(SUFFIX), path.stat()
     bare = Session(name, stat.st_mtime, stat.st_size)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(_text(path))
         agents = tuple(str(agent["name"]) for agent in data["agents"])
         tasks = [str(round["task"]) for round in data["rounds"]]
         return Session(name, stat.st_mtime, stat.st_size, len(tasks), agents, str(data["model"]), tasks[0] if tasks else "")
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return bare

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, lru_cache
 from itertools import chain, count
-from pathlib import Path
 
 from relaylite.alignment import align
 from relaylite.errors import UsageError
 from relaylite.outline import PLACE, Landmarks, Piece, join
+from relaylite.paths import expanded
 from relaylite.sandbox import Sandbox, TemplateTimeout
 
 CHATML = (
@@ -52,7 +52,7 @@ def read_template(requested: str, of_model: str) -> str:
     if not requested:
         return of_model
     try:
-        return Path(requested).expanduser().read_text(encoding="utf-8")
+        return expanded(requested).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the chat template {requested!r} ({_one_line(error)}); {_USE_CHATML}") from error
 

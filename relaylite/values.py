@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from relaylite.paths import expanded
+
 Reader = Callable[[object], Any]
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
@@ -23,7 +25,7 @@ def text(raw: object) -> str:
 
 
 def folder_or_file(raw: object) -> Path:
-    return Path(text(str(raw) if isinstance(raw, Path) else raw)).expanduser()
+    return expanded(text(str(raw) if isinstance(raw, Path) else raw))
 
 
 def boolean(raw: object) -> bool:
@@ -84,6 +86,14 @@ def names(raw: object) -> tuple[str, ...]:
     if not found:
         raise ValueError("must be a list of names")
     return found
+
+
+def adapters(raw: object) -> tuple[str, ...]:
+    """LoRA files, with or without a scale, from a list or from one text with commas between them; none in an empty one."""
+    try:
+        return () if raw in ("", [], ()) else names(raw)
+    except ValueError:
+        raise ValueError("must be FILE or FILE:SCALE, several with commas between them") from None
 
 
 def addresses(raw: object) -> tuple[str, ...]:

@@ -181,3 +181,21 @@ def test_conversations_settle_unless_told_otherwise(monkeypatch: pytest.MonkeyPa
     assert load_settings().relay_options()["settle_after_s"] == 2
     monkeypatch.setenv("RELAYLITE_SETTLE_AFTER_S", "0")
     assert "settle_after_s" not in load_settings().relay_options()
+
+
+@pytest.mark.parametrize("written", ["lora = []", 'lora = ""'])
+def test_an_empty_list_of_adapters_is_none(written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "relaylite.toml").write_text(written)
+    assert load_settings({}).lora == ()
+    assert load_settings({"lora": ""}).lora == ()
+    assert load_settings({"lora": "a.gguf:0.5,b.gguf"}).lora == ("a.gguf:0.5", "b.gguf")
+    with pytest.raises(UsageError, match="must be FILE or FILE:SCALE"):
+        load_settings({"lora": ","})
+
+
+def test_a_settings_file_that_is_nested_without_end_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "relaylite.toml").write_text("x = " + "[" * 5000)
+    with pytest.raises(UsageError, match=r"relaylite\.toml"):
+        load_settings({})

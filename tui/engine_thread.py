@@ -152,7 +152,7 @@ class EngineThread(threading.Thread):
         self._shut()
         try:
             relay = self._opener.open(path, progress)
-            chain = relay.chain_from_dict(self._kept) if self._kept else relay.chain(self._agents)
+            chain = relay.chain_from_dict(self._kept) if self._kept is not None else relay.chain(self._agents)
         except Exception as error:
             self._report(reports.OpenFailed(model, reason_of(error), None))
             return

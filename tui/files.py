@@ -40,7 +40,7 @@ def read_json(path: Path) -> dict[str, Any]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no saved conversation: {error}") from error
     if not isinstance(data, dict):
         raise UsageError(f"{path} is no saved conversation: it holds no JSON object")

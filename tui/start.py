@@ -53,12 +53,12 @@ class ModelOpener:
 def start(settings: Settings, session: str | None, files: Sequence[Attachment]) -> int:
     """Run the app in this terminal; exit code 0 when the user quits, 143 after SIGTERM."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise UsageError("the terminal app needs a terminal for input and output; use --plain, or `relaylite run`")
+        raise UsageError("the terminal app needs a terminal for input, output and errors; use --plain, or `relaylite run`")
     known = load_agents(settings.agents_file)
     agents = choose_agents(settings.agents, known)
     policy = parse_policy(settings.policy, settings.fidelity)
-    saved = sessions.load(session) if session else None
-    keep = partial(sessions.save, session) if session else None
+    saved = sessions.load(session) if session is not None else None
+    keep = partial(sessions.save, session) if session is not None else None
     with owned_terminal(paths.logs_folder() / LOG_NAME):
         engine = EngineThread(ModelOpener(settings), agents, policy, saved, keep)
         app = RelayApp(settings, engine, known, agents, policy, History(paths.history_file()), files)

@@ -50,7 +50,7 @@ def command(plain: bool, session: str | None, files: tuple[str, ...], settings: 
 
     On a terminal this opens an app. Elsewhere, or with --plain, each line read is a message. Files go with the first message.
     """
-    saved = sessions.load(session) if session else None
+    saved = sessions.load(session) if session is not None else None
     agents, attached = chosen_agents(settings), [read_attachment(file) for file in files]
     if not plain and sys.stdin.isatty() and sys.stdout.isatty():
         from relaylite.tui import run_app
@@ -63,8 +63,10 @@ def command(plain: bool, session: str | None, files: tuple[str, ...], settings: 
         return code
     output = Output(quiet=quiet)
     with open_relay(settings, output, verbose=verbose) as relay:
-        chain = _resumed(relay, saved, settings) if saved else relay.chain(agents)
-        return PlainChat(chain, output, attached, keep=lambda: sessions.save(session, chain.to_dict()) if session else None).run()
+        chain = _resumed(relay, saved, settings) if saved is not None else relay.chain(agents)
+        return PlainChat(
+            chain, output, attached, keep=lambda: sessions.save(session, chain.to_dict()) if session is not None else None
+        ).run()
 
 
 def _resumed(relay: Relay, saved: Mapping[str, Any], settings: Settings) -> Chain:

@@ -129,7 +129,7 @@ def _readable(name: str, file: str, load: object) -> Finding:
 def _folder(name: str, folder: Path) -> Finding:
     nearest = next(place for place in (folder, *folder.parents) if place.exists())
     free = shutil.disk_usage(nearest).free
-    if not os.access(nearest, os.W_OK):
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK) or not free:
         variable = "HF_HUB_CACHE" if name == "models" else paths.HOME_VARIABLE
         return Finding(PROBLEM, f"{name} folder", f"{folder} cannot be written", f"set {variable} to a folder that can be")
     return Finding(OK, f"{name} folder", f"{folder}, {free / 1e9:.1f} GB free")

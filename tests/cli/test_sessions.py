@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 
 import pytest
@@ -68,13 +69,29 @@ def test_a_name_that_is_no_file_name_is_refused(name: str) -> None:
         sessions.save(name, {})
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]", '{"format": "other"}'])
+@pytest.mark.parametrize("content", ["", "{", "[1]", "{}", '{"format": "other"}', "[" * 100_000], ids=range(6))
 def test_a_damaged_session_is_one_line_and_stays(invoke: Invoke, engine: FakeEngine, content: str) -> None:
     sessions.save("work", {})
     (paths.sessions_folder() / "work.json").write_text(content)
     result = invoke("chat", "-q", "-a", "plan", "--session", "work", input="hello\n")
     assert result.exit_code == 2 and one_line(result) and engine.plans == []
     assert (paths.sessions_folder() / "work.json").read_text() == content
+
+
+def test_a_session_without_a_name_is_refused(invoke: Invoke, engine: FakeEngine) -> None:
+    result = invoke("chat", "--plain", "--session", "", input="hello\n")
+    assert result.exit_code == 2 and one_line(result).startswith("'' cannot name a session")
+    assert not engine.plans
+
+
+def test_neither_a_pipe_nor_a_deep_file_keeps_the_others_from_being_listed(invoke: Invoke, engine: FakeEngine) -> None:
+    invoke("chat", "-q", "-a", "plan", "--session", "work", input="question\n")
+    os.mkfifo(paths.sessions_folder() / "pipe.json")
+    (paths.sessions_folder() / "deep.json").write_text("[" * 100_000)
+    listed = {entry["name"]: entry["n_rounds"] for entry in json.loads(invoke("sessions", "--json").stdout)}
+    assert listed == {"work": 1, "pipe": 0, "deep": 0}
+    result = invoke("chat", "-q", "-a", "plan", "--session", "pipe", input="hello\n")
+    assert result.exit_code == 2 and "no regular file" in one_line(result)
 
 
 def test_only_the_user_may_read_and_saving_leaves_no_second_file() -> None:

@@ -12,7 +12,7 @@ from plain_llama import greedy, rows_in
 from tiny_models import write_adapter, write_model
 
 from relaylite.adapters import Adapter, parse_adapter, read_adapters
-from relaylite.errors import ModelFileError, UsageError
+from relaylite.errors import ModelError, ModelFileError, UsageError
 from relaylite.plan import Kind
 from relaylite.policies import RELAY
 from relaylite.store import Store
@@ -93,7 +93,9 @@ def test_a_file_and_its_scale(tmp_path: Path) -> None:
     assert parse_adapter("a.gguf:-1e-1") == Adapter(Path("a.gguf"), -0.1)
     assert parse_adapter("C:a.gguf") == Adapter(Path("C:a.gguf"))
     assert parse_adapter(str(odd)) == Adapter(odd)
-    for scale in ("nan", "inf", "1e999"):
+    assert parse_adapter("a.gguf:") == Adapter(Path("a.gguf:"))
+    assert parse_adapter("~nobodyhere/a.gguf:2") == Adapter(Path("~nobodyhere/a.gguf"), 2.0)
+    for scale in ("nan", "inf", "1e999", "1e39"):
         with pytest.raises(UsageError, match="finite number"):
             parse_adapter(f"a.gguf:{scale}")
 
@@ -106,6 +108,13 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "another architecture": ({"keys": {"general.architecture": "qwen2"}}, "an adapter for 'qwen2'"),
     "alpha as text": ({"keys": {"adapter.lora.alpha": "8"}}, "no 32-bit float"),
     "alpha of 64 bits": ({"keys": {"adapter.lora.alpha": np.float64(8)}}, "no 32-bit float"),
+    "alpha that is no number": ({"keys": {"adapter.lora.alpha": float("nan")}}, "no finite number"),
+    "alpha without end": ({"keys": {"adapter.lora.alpha": float("inf")}}, "no finite number"),
+    "nothing at all": ({"parts": ["no such weight"]}, "changes no weight"),
+    "nothing but a norm": ({"parts": ["no such weight"], "shapes": {"blk.0.attn_norm.weight": (64,)}}, "changes no weight"),
+    "whole numbers as A": ({"shapes": {f"{Q}.lora_a": (4, 64)}, "dtype": np.int32}, "does not fit"),
+    "whole numbers as B": ({"shapes": {f"{Q}.lora_b": (64, 4)}, "dtype": np.int8}, "does not fit"),
+    "64 bits": ({"shapes": {f"{Q}.lora_b": (64, 4)}, "dtype": np.float64}, "does not fit"),
     "activated": ({"keys": {"adapter.alora.invocation_tokens": [1, 2]}}, "aLoRA"),
     "strange tensors": ({"shapes": {"blk.0.attn_q.bias": (64,)}}, "no part of a LoRA"),
     "half a pair": ({"shapes": {f"{Q}.lora_b": ()}}, "does not fit"),
@@ -138,7 +147,7 @@ def test_a_cut_or_missing_adapter_and_one_named_twice(tiny_path: Path, adapter: 
         cut.write_bytes(content[:n])
         with pytest.raises(ModelFileError):
             read_adapters([str(cut)], tiny_path)
-    with pytest.raises(ModelFileError, match=r"there is no file .*none\.gguf$"):
+    with pytest.raises(ModelFileError, match=r"there is no file .*none\.gguf; an adapter is"):
         read_adapters([str(tmp_path / "none.gguf")], tiny_path)
     with pytest.raises(UsageError, match="named twice"):
         read_adapters([str(adapter), f"{adapter}:0.5"], tiny_path)
@@ -152,3 +161,18 @@ def test_an_adapter_of_the_embedding(tiny_path: Path, tmp_path: Path) -> None:
     path = write_adapter(tmp_path / "embedding.gguf", tiny_path, parts=("no such weight",), shapes=shapes)
     with opened(tiny_path, lora=(str(path),)) as live:
         assert live.engine.info.relay_refusal is None
+
+
+def test_an_adapter_of_an_embedding_that_is_the_output_too(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "m.gguf", "gemma")
+    with opened(model, n_ctx=256) as live:
+        n_vocab, n_embd = live.engine.info.n_vocab, live.engine.info.n_embd
+    shapes = {"token_embd.weight.lora_a": (n_vocab, 4), "token_embd.weight.lora_b": (n_embd, 4)}
+    path = write_adapter(tmp_path / "embedding.gguf", model, parts=("no such weight",), shapes=shapes)
+    with pytest.raises(ModelFileError, match="output too"), opened(model, lora=(str(path),)):
+        pass
+
+
+def test_a_scale_that_makes_no_numbers_is_told_at_once(tiny_path: Path, adapter: Path) -> None:
+    with pytest.raises(ModelError, match="computes no numbers"), opened(tiny_path, lora=(f"{adapter}:3e38",)):
+        pass

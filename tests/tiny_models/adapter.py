@@ -31,10 +31,12 @@ def write_adapter(
     parts: Sequence[str] = ALL,
     keys: Mapping[str, Any] | None = None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
+    dtype: Any = np.float32,
 ) -> Path:
     """Matrices for the weights of `model` whose names end in one of `parts`; alpha is twice the rank. Gives `path` back.
 
-    `keys` adds or replaces metadata, a value of None removes it. `shapes` does so with tensors, in numpy's order: () removes one.
+    `keys` adds or replaces metadata, a value of None removes it. `shapes` does so with tensors, in numpy's order: () removes one;
+    those are of type `dtype`.
     """
     reader, rng = GGUFReader(model), np.random.default_rng(seed)
     architecture = str(reader.fields["general.architecture"].contents())
@@ -55,7 +57,8 @@ def write_adapter(
             wanted[f"{tensor.name}.lora_b"] = (*reversed(more), n_out, rank)
     for name, shape in (wanted | dict(shapes or {})).items():
         if shape:
-            writer.add_tensor(name, (rng.standard_normal(shape) * 0.1).astype(np.float32))
+            values_of = rng.standard_normal(shape) * 0.1
+            writer.add_tensor(name, values_of.astype(dtype if name in (shapes or {}) else np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

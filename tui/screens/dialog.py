@@ -15,6 +15,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, OptionList, Static, TextArea
 from textual.widgets.option_list import Option
 
+from relaylite.paths import expanded
+
 Result = TypeVar("Result")
 
 
@@ -77,7 +79,7 @@ class PathDialog(Dialog[Path]):
     @on(Input.Submitted)
     def _submit(self, event: Input.Submitted) -> None:
         if event.value.strip():
-            self.dismiss(Path(event.value.strip()).expanduser())
+            self.dismiss(expanded(event.value.strip()))
 
 
 class ChoiceDialog(Dialog[str]):

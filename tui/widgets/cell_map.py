@@ -76,9 +76,13 @@ class CellMapView(Widget, can_focus=True):
 
     def _redraw(self) -> None:
         self._picture = None
-        if self._cells is not None and self.size.width > 0 and self.size.height > 0:
-            self._picture = draw(self._cells.cells, self.size.height * self._per_character, self.size.width, *self._window)
+        self._draw()
         self.refresh()
+
+    def _draw(self) -> None:
+        """Where there is room; else when a line is asked for, there is."""
+        if self._picture is None and self._cells is not None and self.size.width > 0 and self.size.height > 0:
+            self._picture = draw(self._cells.cells, self.size.height * self._per_character, self.size.width, *self._window)
 
     # -- cursor ------------------------------------------------------------------------------------------------------
 
@@ -158,6 +162,7 @@ class CellMapView(Widget, can_focus=True):
         return -(-layers // self._per_character)
 
     def render_line(self, y: int) -> Strip:
+        self._draw()
         picture, width = self._picture, self.size.width
         if picture is None:
             text = "No prompt has been placed yet." if y == 0 else ""
