@@ -28,13 +28,13 @@ MODES = "full,prefix,naive,relay:fast,relay,relay:careful"
 SPANS = "full,naive,relay:fast,relay,relay:careful"
 # What the parts of the repair bring: other layers, V instead of attention, an earlier end, all tokens; the literature; rounding alone.
 ABLATION = (
-    "full,naive,relay,relay+lead=0,relay+lead=1,relay+l_start=2+l_det=2,relay+l_start=5+l_det=5,relay+l_start=8+l_det=8,"
-    "relay+detector=value+l_start=2+l_det=3,relay+l_end=20,relay+tau=0+max_share=1,epic:32,cacheblend:0.15,random:0.15,everything,batches:64"
+    "full,naive,relay,relay+lead=0,relay+lead=1,relay+l_start=3+l_det=3,relay+l_start=5+l_det=5,relay+l_start=8+l_det=8,"
+    "relay+detector=value+l_start=1+l_det=2,relay+l_end=20,relay+tau=0+max_share=1,epic:32,cacheblend:0.15,random:0.15,everything,batches:64"
 )
 
 # name: task file, further arguments of `relaylite bench`; what matters most comes first
 RUNS: dict[str, tuple[str, list[str]]] = {
-    "gsm8k-250": ("gsm8k.jsonl", ["--n", "30", "--agents", "plan,solve", "--no-answers", "--policies", f"{SPANS},batches:64"]),
+    "gsm8k-chains": ("gsm8k.jsonl", ["--n", "30", "--no-answers", "--policies", f"{SPANS},batches:64"]),
     "gsm8k-1000": ("gsm8k.jsonl", ["--n", "8", "--relayed", "1000", "--no-answers", "--policies", SPANS]),
     "ablation": ("gsm8k.jsonl", ["--n", "12", "--agents", "plan,solve", "--no-answers", "--policies", ABLATION]),
     "lengths": (
