@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from relaylite.paths import expanded
 
 _A, _B = ".lora_a", ".lora_b"
 _IGNORED = "_norm.weight"  # llama.cpp skips these
-_EMBEDDING = "token_embd.weight"
+_EMBEDDING, _ALPHA = "token_embd.weight", "adapter.lora.alpha"
 _TYPES = (0, 1, 8, 30)  # ggml's F32, F16, Q8_0, BF16: those that convert_lora_to_gguf.py writes; with some others llama.cpp crashes
 _FLOAT32_MAX = 3.4e38
 
@@ -56,37 +56,34 @@ def read_adapters(texts: Sequence[str], model: Path) -> tuple[Adapter, ...]:
         headers = [read_header(model.with_name(name)) for name in part_names(model.name)]
         weights = {tensor.name: tensor for header in headers for tensor in header.tensors}
         for adapter in named:
-            _check(read_header(adapter.path, if_missing="; an adapter is FILE or FILE:SCALE"), headers[0].architecture, weights)
+            file = read_header(adapter.path, if_missing="; an adapter is FILE or FILE:SCALE")
+            if problem := _problem(file, headers[0].architecture, weights):
+                raise ModelFileError(f"{adapter.path} {problem}")
     return tuple(adapter for adapter in named if adapter.scale != 0.0)
 
 
-def _check(file: ModelFile, architecture: str, weights: dict[str, TensorEntry]) -> None:
-    """Raise ModelFileError if llama.cpp could not add these matrices to `weights`."""
+def _problem(file: ModelFile, architecture: str, weights: Mapping[str, TensorEntry]) -> str:
+    """What keeps llama.cpp from adding these matrices to `weights`, and what to do; "" if nothing does."""
     kind = file.metadata.get("general.type"), file.metadata.get("adapter.type")
     if kind != ("adapter", "lora"):
-        raise ModelFileError(f"{file.path} is not a LoRA adapter: it is of type {kind[0]!r}; llama.cpp's convert_lora_to_gguf.py makes one")
+        return f"is not a LoRA adapter: it is of type {kind[0]!r}; llama.cpp's convert_lora_to_gguf.py makes one"
     if file.architecture != architecture:
-        raise ModelFileError(f"{file.path} is an adapter for {file.architecture!r} and the model is {architecture!r}; name one made for it")
-    if file.types.get("adapter.lora.alpha", FLOAT32) != FLOAT32:
-        raise ModelFileError(f"{file.path} is damaged: 'adapter.lora.alpha' is no 32-bit float; convert it again")
-    if not math.isfinite(file.metadata.get("adapter.lora.alpha", 0.0)):
-        raise ModelFileError(f"{file.path} is damaged: 'adapter.lora.alpha' is no finite number; convert it again")
+        return f"is an adapter for {file.architecture!r} and the model is {architecture!r}; name one made for it"
+    if file.types.get(_ALPHA, FLOAT32) != FLOAT32 or not math.isfinite(file.metadata.get(_ALPHA, 0.0)):
+        return f"is damaged: {_ALPHA!r} is no finite 32-bit number; convert it again"
     if "adapter.alora.invocation_tokens" in file.lengths:
-        raise ModelFileError(f"{file.path} is an aLoRA, which acts behind certain tokens only; relaylite applies plain LoRA adapters")
+        return "is an aLoRA, which acts behind certain tokens only; relaylite applies plain LoRA adapters"
     tensors = {tensor.name: tensor for tensor in file.tensors if not tensor.name.endswith(_IGNORED)}
     if not tensors:
-        raise ModelFileError(f"{file.path} changes no weight; name another adapter, or none")
+        return "changes no weight; name another adapter, or none"
     if any(name.startswith(_EMBEDDING) for name in tensors) and "output.weight" not in weights:  # llama.cpp ends the process
-        raise ModelFileError(
-            f"{file.path} changes the embedding, which is this model's output too: llama.cpp cannot apply that; leave it out"
-        )
-    for name in tensors:
-        if not name.endswith((_A, _B)):
-            raise ModelFileError(f"{file.path} holds {name!r}, which is no part of a LoRA; convert it again")
+        return "changes the embedding, which is this model's output too: llama.cpp cannot apply that; leave it out"
+    if strange := next((name for name in tensors if not name.endswith((_A, _B))), ""):
+        return f"holds {strange!r}, which is no part of a LoRA; convert it again"
     for name in sorted({name[: -len(_A)] for name in tensors}):
-        pair = tensors.get(name + _A), tensors.get(name + _B)
-        if not _fits(name, pair, weights.get(name)):
-            raise ModelFileError(f"{file.path} does not fit the model's weight {name!r}; name an adapter made for this very model")
+        if not _fits(name, (tensors.get(name + _A), tensors.get(name + _B)), weights.get(name)):
+            return f"does not fit the model's weight {name!r}; name an adapter made for this very model"
+    return ""
 
 
 def _fits(name: str, pair: tuple[TensorEntry | None, TensorEntry | None], weight: TensorEntry | None) -> bool:
