@@ -165,7 +165,7 @@ def read_header(path: Path, *, if_missing: str = "") -> ModelFile:
 
 def _read(data: mmap.mmap, path: Path, n_bytes: int) -> ModelFile:
     if data[:4] != b"GGUF":
-        raise ModelFileError(f"{path} is not a GGUF file: it starts with {data[:4]!r}; name a model in GGUF format")
+        raise ModelFileError(f"{path} is not a GGUF file: it starts with {data[:4]!r}; name a file in GGUF format")
     cursor = _Cursor(data, path)
     cursor.at = 4
     version = cursor.take("I")

@@ -18,7 +18,7 @@ def why_nothing_relayed(turns: Iterable[Turn], policy: Policy) -> str:
     if not policy.use_spans or not read or any(was_relayed for _, was_relayed in read):
         return ""
     if max(n for n, _ in read) <= policy.min_span:  # the last token of an answer may have no row
-        return f"no answer was relayed: text is taken over from {policy.min_span} tokens on, and the answers are shorter"
+        return f"no answer was relayed: text is taken over from {policy.min_span} tokens on, and what was new of the answers is shorter"
     return (
         "no answer was relayed: no rows are kept of the answers as they stand in the prompts"
         " (edited, changed by the chat template, of an earlier run, or too large for store.ram)"
@@ -26,11 +26,11 @@ def why_nothing_relayed(turns: Iterable[Turn], policy: Policy) -> str:
 
 
 def _answers_behind_prefix(turn: Turn) -> Iterator[tuple[int, bool]]:
-    """The answers in a prompt that end behind what was taken over in place: how long each is, and whether some of it was relayed."""
+    """The answers in a prompt that end behind what was taken over in place: how much of each, and whether any was relayed."""
     end = 0
     for part in turn.parts:
         start, end = end, end + len(part.tokens)
         if part.kind == "answer" and end > turn.metrics.prefix_tokens:
             cells = turn.cells.cells[:, start:end] if turn.cells is not None else None
             was_relayed = cells is not None and bool(((cells == CellMap.REUSED) | (cells == CellMap.RECOMPUTED)).any())
-            yield len(part.tokens), was_relayed
+            yield end - max(start, turn.metrics.prefix_tokens), was_relayed

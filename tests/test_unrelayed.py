@@ -12,7 +12,7 @@ from relaylite.metrics import CellMap, TurnMetrics
 from relaylite.policies import NAIVE, PREFIX, RELAY, Policy
 from relaylite.unrelayed import why_nothing_relayed
 
-SHORT, NO_ROWS = "the answers are shorter", "no rows are kept of the answers"
+SHORT, NO_ROWS = "what was new of the answers is shorter", "no rows are kept of the answers"
 
 
 def turn(*answers: int, before: int = 10, prefix: int = 0, relayed: range = range(0)) -> Turn:
@@ -37,6 +37,8 @@ def turn(*answers: int, before: int = 10, prefix: int = 0, relayed: range = rang
         ([turn(5, 100)], RELAY, NO_ROWS),
         ([turn(20, prefix=29)], RELAY, SHORT),
         ([turn(20, prefix=30)], RELAY, ""),
+        ([turn(48, 21, prefix=57)], RELAY, SHORT),  # but for its last token the long one stands in place
+        ([turn(48, prefix=20)], RELAY, NO_ROWS),
         ([turn(50, relayed=range(10, 59))], RELAY, ""),
         ([turn(50, before=60, relayed=range(10, 59))], RELAY, NO_ROWS),  # text around the answer was relayed
         ([turn(50), turn(60, relayed=range(69, 70))], RELAY, ""),

@@ -16,7 +16,7 @@ from fakes import FakeEngine
 from relaylite import paths
 from relaylite.cli import interrupts
 
-TOO_SHORT = "no answer was relayed: text is taken over from 32 tokens on, and the answers are shorter"
+TOO_SHORT = "no answer was relayed: text is taken over from 32 tokens on, and what was new of the answers is shorter"
 
 
 def test_answers_go_to_stdout_and_figures_to_stderr(invoke: Invoke, engine: FakeEngine) -> None:
