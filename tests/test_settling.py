@@ -291,3 +291,20 @@ def test_what_counts_is_what_was_computed_when_rows_turned_out_to_be_damaged(eng
     carried_out = engine.plans[before + 1 :]
     assert carried_out[0].count(Kind.NEW) > engine.plans[before].count(Kind.NEW)
     assert n == sum(plan.count(Kind.NEW) for plan in carried_out)
+
+
+def test_work_that_arrives_while_rows_are_read_ends_a_settling(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.enqueue(LONG, "the code")
+    relay = relay_on(engine)
+    chain = relay.chain([PLAN, CODE])
+    chain.run("Sort.")
+    runner, harvest, kept = relay._runner, engine.harvest, []
+
+    def harvest_while_work_arrives(origin: str, **options: bool) -> Rows:
+        assert runner._run is not None
+        runner.cancel(runner._run)
+        return harvest(origin, **options)
+
+    monkeypatch.setattr(engine, "harvest", harvest_while_work_arrives)
+    monkeypatch.setattr(relay._store, "put", kept.append)
+    assert chain.settle() == 0 and not kept
