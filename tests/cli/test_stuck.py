@@ -21,7 +21,7 @@ from relaylite.cli import interrupts
 class Stuck(FakeEngine):
     def _wait(self, gate, seconds):
         if {where}:
-            print("stuck", flush=True)
+            print("stuck\\n", end="", flush=True)  # in one piece: the main thread writes too
             threading.Event().wait()
 
 interrupts.GRACE_S = runner.CLOSE_TIMEOUT_S = 0.2
