@@ -26,10 +26,10 @@ from relaylite.engine import Engine, EngineOptions
 from relaylite.events import Turn
 from relaylite.metrics import TurnMetrics
 from relaylite.native import F32
-from relaylite.planner import make_plan
-from relaylite.policies import FULL, Policy, parse_policy
 from relaylite.prompt import PromptBuilder
-from relaylite.rows import Tokens
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import FULL, Policy, parse_policy
+from relaylite.reuse.rows import Tokens
 from relaylite.sampling import Sampling
 from relaylite.store import Store
 

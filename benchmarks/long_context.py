@@ -23,10 +23,10 @@ import numpy as np
 from relaylite.bench.statistics import spread
 from relaylite.catalog import resolve_model
 from relaylite.engine import Engine, EngineOptions
-from relaylite.plan import Kind
-from relaylite.planner import make_plan
-from relaylite.policies import FULL, NAIVE, RELAY, Policy
-from relaylite.rows import Tokens
+from relaylite.reuse.plan import Kind
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import FULL, NAIVE, RELAY, Policy
+from relaylite.reuse.rows import Tokens
 from relaylite.store import Store
 
 BEFORE, BEHIND = 64, 16  # new tokens around the relayed ones

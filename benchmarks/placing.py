@@ -16,9 +16,9 @@ import numpy as np
 from relaylite.bench.statistics import spread
 from relaylite.catalog import resolve_model
 from relaylite.engine import Engine, EngineOptions
-from relaylite.plan import Kind
-from relaylite.planner import make_plan
-from relaylite.policies import FULL, NAIVE
+from relaylite.reuse.plan import Kind
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import FULL, NAIVE
 from relaylite.store import Store
 
 SHIFT = 137  # tokens that come before in the new prompt

@@ -23,9 +23,9 @@ from relaylite.catalog import resolve_model
 from relaylite.engine import Engine, EngineOptions
 from relaylite.messages import Answer, Message, Text
 from relaylite.native import F32
-from relaylite.planner import make_plan
-from relaylite.policies import FULL, NAIVE, RELAY, Policy
 from relaylite.prompt import PromptBuilder
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import FULL, NAIVE, RELAY, Policy
 from relaylite.sampling import Sampling
 from relaylite.store import Store
 

@@ -23,9 +23,9 @@ from relaylite.bench.statistics import spread
 from relaylite.catalog import resolve_model
 from relaylite.engine import Engine, EngineOptions
 from relaylite.messages import Message, Text
-from relaylite.planner import make_plan
-from relaylite.policies import FULL, PREFIX, RELAY, Policy
 from relaylite.prompt import PromptBuilder
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import FULL, PREFIX, RELAY, Policy
 from relaylite.sampling import Sampling
 from relaylite.store import Store
 

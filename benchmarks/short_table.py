@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from relaylite.bench.methods import AGAIN
-from relaylite.policies import FULL
+from relaylite.reuse.policies import FULL
 
 
 def lines(document: dict[str, Any]) -> list[str]:

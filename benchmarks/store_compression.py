@@ -18,9 +18,9 @@ import numpy as np
 
 from relaylite.catalog import resolve_model
 from relaylite.engine import Engine, EngineOptions
-from relaylite.plan import Kind, Match, Plan, Segment
-from relaylite.policies import FULL, PREFIX
-from relaylite.rows import Rows
+from relaylite.reuse.plan import Kind, Match, Plan, Segment
+from relaylite.reuse.policies import FULL, PREFIX
+from relaylite.reuse.rows import Rows
 from relaylite.store.codec import Codec
 from relaylite.store.quantize import CODECS
 

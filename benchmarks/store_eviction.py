@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from relaylite.rows import RowLayout, Rows
+from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.store import Store
 from relaylite.store.worth import Foresight, Uses
 

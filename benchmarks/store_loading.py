@@ -24,10 +24,10 @@ import numpy as np
 
 from relaylite.catalog import resolve_model
 from relaylite.engine import Engine, EngineOptions
-from relaylite.plan import Kind
-from relaylite.planner import make_plan
-from relaylite.policies import FULL, RELAY, Policy
-from relaylite.rows import Rows, Tokens
+from relaylite.reuse.plan import Kind
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import FULL, RELAY, Policy
+from relaylite.reuse.rows import Rows, Tokens
 from relaylite.store import Store
 from relaylite.store.quantize import CODECS
 

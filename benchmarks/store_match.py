@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from relaylite.rows import RowLayout, Rows
+from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.store import Store
 from relaylite.store.runs import RunIndex, window_for
 

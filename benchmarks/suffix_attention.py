@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from relaylite import rowvalues
 from relaylite.agents import load_agents
 from relaylite.bench.chains import ChainOptions, Upstream
 from relaylite.bench.statistics import divergence
@@ -27,11 +26,12 @@ from relaylite.bench.tasks import read_tasks
 from relaylite.catalog import resolve_model
 from relaylite.engine import Engine, EngineOptions
 from relaylite.metrics import CellMap
-from relaylite.plan import Kind
-from relaylite.planner import make_plan
-from relaylite.policies import FULL, NAIVE, RELAY, Policy
 from relaylite.rectify import Pick
-from relaylite.rows import Rows, Tokens
+from relaylite.reuse import row_numbers
+from relaylite.reuse.plan import Kind
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import FULL, NAIVE, RELAY, Policy
+from relaylite.reuse.rows import Rows, Tokens
 from relaylite.sampling import Sampling
 from relaylite.store import Store
 
@@ -41,7 +41,9 @@ N_FORCED = 32
 
 def changes_of(moved: Rows, computed: Rows, positions: Tokens) -> F64:
     """`[n_layer, n]`: the norm of V's difference."""
-    values = [[rowvalues.values(rows.v(il)[positions], rowvalues.F16) for rows in (moved, computed)] for il in range(moved.layout.n_layer)]
+    values = [
+        [row_numbers.values(rows.v(il)[positions], row_numbers.F16) for rows in (moved, computed)] for il in range(moved.layout.n_layer)
+    ]
     return np.array([np.linalg.norm(a.astype(np.float64) - b, axis=1) for a, b in values])
 
 

@@ -124,7 +124,7 @@ async def measure_model(model: str) -> list[dict[str, object]]:
     """Key delays while a real model loads, prefills a long message, and writes."""
     from relaylite.agents import BUILT_IN
     from relaylite.config import Settings
-    from relaylite.policies import RELAY
+    from relaylite.reuse.policies import RELAY
     from relaylite.tui.app import RelayApp
     from relaylite.tui.engine_thread import EngineThread
     from relaylite.tui.files import History

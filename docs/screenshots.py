@@ -20,7 +20,7 @@ from textual.pilot import Pilot
 from relaylite import paths
 from relaylite.agents import choose_agents, load_agents
 from relaylite.config import Settings
-from relaylite.policies import RELAY
+from relaylite.reuse.policies import RELAY
 from relaylite.tui.app import RelayApp
 from relaylite.tui.engine_thread import EngineThread
 from relaylite.tui.files import History

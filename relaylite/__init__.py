@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from relaylite.events import Turn as Turn
     from relaylite.metrics import CellMap as CellMap
     from relaylite.metrics import TurnMetrics as TurnMetrics
-    from relaylite.policies import Policy as Policy
-    from relaylite.policies import parse_policy as parse_policy
     from relaylite.result import ChainResult as ChainResult
+    from relaylite.reuse.policies import Policy as Policy
+    from relaylite.reuse.policies import parse_policy as parse_policy
     from relaylite.sampling import Sampling as Sampling
 
 _HOME = {
@@ -43,7 +43,7 @@ _HOME = {
     "EngineClosed": "errors",
     "ModelError": "errors",
     "NativeError": "errors",
-    "Policy": "policies",
+    "Policy": "reuse.policies",
     "Relay": "api",
     "RelayliteError": "errors",
     "Round": "conversation",
@@ -51,7 +51,7 @@ _HOME = {
     "Turn": "events",
     "TurnMetrics": "metrics",
     "UsageError": "errors",
-    "parse_policy": "policies",
+    "parse_policy": "reuse.policies",
     "read_attachment": "attachments",
 }
 __all__ = sorted([*_HOME, "__version__"])

@@ -22,11 +22,11 @@ from relaylite.conversation import Round, messages_for
 from relaylite.errors import Cancelled, ContextOverflow, EngineBusy, EngineClosed, RelayliteError, UsageError
 from relaylite.events import ChainFinished, ChainStarted, Event, Notice, PrefillDone, Turn, TurnFinished
 from relaylite.messages import Text
-from relaylite.policies import FULL, PREFIX, Policy, parse_policy
 from relaylite.process import peak_resident_bytes
 from relaylite.prompt import Prompt
 from relaylite.result import ChainResult
-from relaylite.rows import Tokens
+from relaylite.reuse.policies import FULL, PREFIX, Policy, parse_policy
+from relaylite.reuse.rows import Tokens
 from relaylite.runner import RowStore, Run, Runner, stream_of
 from relaylite.sampling import Sampling
 from relaylite.settling import Settling, settle

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 from relaylite import paths, values
 from relaylite.errors import UsageError, did_you_mean
-from relaylite.policies import FIDELITIES, Fidelity, parse_policy
+from relaylite.reuse.policies import FIDELITIES, Fidelity, parse_policy
 from relaylite.sampling import MAX_SEED
 
 PREFIX = "RELAYLITE_"

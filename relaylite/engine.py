@@ -22,11 +22,11 @@ from relaylite.errors import ContextOverflow, EngineClosed, ModelError, UsageErr
 from relaylite.events import PhaseName
 from relaylite.metrics import CellMap
 from relaylite.past import Past
-from relaylite.plan import Kind, Plan
 from relaylite.process import logical_cores, physical_cores
-from relaylite.profile import Profile, load_profile
 from relaylite.rectify import Pick, Sweep
-from relaylite.rows import RowLayout, Rows
+from relaylite.reuse.plan import Kind, Plan
+from relaylite.reuse.profile import Profile, load_profile
+from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.sampling import Sampling
 from relaylite.seam import Delta, Memory, ModelInfo, Prefill
 from relaylite.sequence import LiveSequence

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from relaylite import nativelog
 from relaylite.errors import EngineClosed, ModelError
-from relaylite.rows import Tokens
+from relaylite.reuse.rows import Tokens
 from relaylite.sampling import Sampling
 
 KV_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "bf16": 30}

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relaylite.errors import Cancelled, NativeError
-from relaylite.rows import Rows, Tokens
+from relaylite.reuse.rows import Rows, Tokens
 
 try:
     from relaylite._native import ffi, lib

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from relaylite import llama
-from relaylite.plan import Kind, Match, Plan
 from relaylite.process import available_bytes
-from relaylite.rows import RowLayout, Rows, Tokens
+from relaylite.reuse.plan import Kind, Match, Plan
+from relaylite.reuse.rows import RowLayout, Rows, Tokens
 from relaylite.sequence import LiveSequence, common_length
 
 LEAST_PARTING = 32  # tokens, for which a state of their own is worth keeping

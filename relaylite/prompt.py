@@ -20,7 +20,7 @@ from relaylite.errors import UsageError
 from relaylite.events import PromptPart
 from relaylite.messages import Answer, Message, Messages, Text, foldings
 from relaylite.outline import Piece
-from relaylite.rows import Tokens
+from relaylite.reuse.rows import Tokens
 from relaylite.template import ChatTemplate
 
 Ids = tuple[int, ...]

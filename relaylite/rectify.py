@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relaylite import rowvalues
 from relaylite.late import LateRows
 from relaylite.metrics import CellMap
 from relaylite.native import F16, F32, Cells
-from relaylite.plan import Kind, Plan
-from relaylite.profile import RelayParameters
-from relaylite.rows import Tokens
-from relaylite.selection import Mask, angle, choose, score, thinned
+from relaylite.reuse import row_numbers
+from relaylite.reuse.plan import Kind, Plan
+from relaylite.reuse.profile import RelayParameters
+from relaylite.reuse.rows import Tokens
+from relaylite.reuse.selection import Mask, angle, choose, score, thinned
 
 F16_EXPONENT = np.uint16(0x7C00)  # all its bits are set in what is infinite (F16 overflows) or NaN
 Pick = Callable[[Plan], Tokens]  # positions of span tokens that are computed from their ids, in every layer, whatever they deviate
@@ -193,7 +193,7 @@ class Sweep:
             assert segment.match is not None
             first = segment.match.offset
             rows = segment.match.rows.v(layer)[first : first + len(segment)]
-            out[segment.start : segment.end] = rowvalues.values(rows, self._cells.info.type_v)
+            out[segment.start : segment.end] = row_numbers.values(rows, self._cells.info.type_v)
         return out[positions]
 
     def _run(self, layers: tuple[int, int], active: Active, *, write_end: int | None = None, want: tuple[str, ...] = ()) -> dict[str, F32]:

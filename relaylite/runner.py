@@ -19,12 +19,12 @@ from typing import Any, Protocol
 
 from relaylite.errors import Cancelled, EngineBusy, EngineClosed
 from relaylite.events import Phase, PhaseName
-from relaylite.loading import Damaged
-from relaylite.plan import Kind, Plan
-from relaylite.planner import Matcher, make_plan
 from relaylite.prefillspeed import PrefillSpeed
 from relaylite.prompt import PromptBuilder, Tokenizer
-from relaylite.rows import Rows, Tokens
+from relaylite.reuse.plan import Kind, Plan
+from relaylite.reuse.planner import Matcher, make_plan
+from relaylite.reuse.row_loading import Damaged
+from relaylite.reuse.rows import Rows, Tokens
 from relaylite.seam import EngineLike, Prefill
 
 CLOSE_TIMEOUT_S = 10.0

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from relaylite.events import PhaseName
 from relaylite.metrics import CellMap
-from relaylite.plan import Plan
-from relaylite.rows import RowLayout, Rows
+from relaylite.reuse.plan import Plan
+from relaylite.reuse.rows import RowLayout, Rows
 
 if TYPE_CHECKING:
-    from relaylite.planner import Matcher
     from relaylite.prompt import Tokenizer
+    from relaylite.reuse.planner import Matcher
     from relaylite.sampling import Sampling
     from relaylite.template import ChatTemplate
 

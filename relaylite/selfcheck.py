@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from relaylite import rowvalues
 from relaylite.errors import ModelError, NativeError
 from relaylite.llama import Context
 from relaylite.native import Cells, Placement
-from relaylite.rows import Tokens
-from relaylite.rowvalues import values
+from relaylite.reuse import row_numbers
+from relaylite.reuse.row_numbers import values
+from relaylite.reuse.rows import Tokens
 
 N_TOKENS = 8
 SHIFT = 5
@@ -25,7 +25,7 @@ SLICE_TOLERANCE = 0.02
 QUICK_LOGITS_TOLERANCE = 0.03
 QUICK_ROWS_TOLERANCE = 0.1
 # A moved row was rounded to the cache's type twice. A row that was not moved is off by 0.3 and more.
-ROTATION_TOLERANCE = {rowvalues.F32: 0.01, rowvalues.F16: 0.01, rowvalues.BF16: 0.02, rowvalues.Q8_0: 0.03, rowvalues.Q4_0: 0.2}
+ROTATION_TOLERANCE = {row_numbers.F32: 0.01, row_numbers.F16: 0.01, row_numbers.BF16: 0.02, row_numbers.Q8_0: 0.03, row_numbers.Q4_0: 0.2}
 
 F32 = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]

@@ -14,8 +14,8 @@ from relaylite import llama, nativelog
 from relaylite.errors import Cancelled, NativeError
 from relaylite.late import LateRows
 from relaylite.native import F16, F32, Capture, Cells, Placement, Stop
-from relaylite.plan import Kind, Plan, Segment
-from relaylite.rows import RowLayout, Rows, Tokens
+from relaylite.reuse.plan import Kind, Plan, Segment
+from relaylite.reuse.rows import RowLayout, Rows, Tokens
 
 UNLIMITED = 1 << 30
 ABORTED = 2  # llama_decode

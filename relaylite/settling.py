@@ -16,10 +16,10 @@ import numpy as np
 
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Phase
-from relaylite.plan import Kind
-from relaylite.planner import make_plan
-from relaylite.policies import PREFIX
-from relaylite.rows import Tokens
+from relaylite.reuse.plan import Kind
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import PREFIX
+from relaylite.reuse.rows import Tokens
 from relaylite.runner import Prefilled, Run, Runner
 
 STEP = 256  # tokens computed before their rows are kept

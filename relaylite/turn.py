@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Event, Notice, Phase, PrefillDone, TextDelta, Turn, TurnStarted
 from relaylite.metrics import FINISH_CANCELLED, CellMap, TtftParts, TurnMetrics
-from relaylite.plan import Kind, Plan
-from relaylite.planner import make_plan
-from relaylite.policies import Policy
 from relaylite.prompt import Prompt
+from relaylite.reuse.plan import Kind, Plan
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import Policy
 from relaylite.runner import Run, Runner
 from relaylite.sampling import Sampling
 from relaylite.seam import Delta, Prefill

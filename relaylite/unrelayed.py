@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from relaylite.events import Turn
 from relaylite.metrics import CellMap
-from relaylite.policies import Policy
+from relaylite.reuse.policies import Policy
 
 
 def why_nothing_relayed(turns: Iterable[Turn], policy: Policy) -> str:

@@ -15,7 +15,7 @@ from relaylite.agents import BUILT_IN, Agent
 from relaylite.api import Relay
 from relaylite.attachments import Attachment
 from relaylite.config import Settings
-from relaylite.policies import NAIVE, Policy
+from relaylite.reuse.policies import NAIVE, Policy
 from relaylite.tui.app import RelayApp
 from relaylite.tui.backend import OnProgress, Opener, Progress, RelayLike
 from relaylite.tui.engine_thread import EngineThread

@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from relaylite import paths, rowvalues
+from relaylite import paths
 from relaylite.engine import Engine, EngineOptions
 from relaylite.native import CacheInfo
-from relaylite.plan import Kind, Match, Plan, Segment
-from relaylite.policies import FULL, NAIVE, Policy
-from relaylite.profile import Profile, RelayParameters
-from relaylite.rows import Rows, Tokens
+from relaylite.reuse import row_numbers
+from relaylite.reuse.plan import Kind, Match, Plan, Segment
+from relaylite.reuse.policies import FULL, NAIVE, Policy
+from relaylite.reuse.profile import Profile, RelayParameters
+from relaylite.reuse.rows import Rows, Tokens
 from relaylite.sampling import Sampling
 from relaylite.seam import Prefill
 
@@ -135,10 +136,10 @@ class LiveEngine:
 
     def k(self, rows: Rows, layer: int) -> F32:
         """K of one layer as numbers, `[n, width]`."""
-        return rowvalues.values(rows.k(layer), self.cache.type_k)
+        return row_numbers.values(rows.k(layer), self.cache.type_k)
 
     def v(self, rows: Rows, layer: int) -> F32:
-        return rowvalues.values(rows.v(layer), self.cache.type_v)
+        return row_numbers.values(rows.v(layer), self.cache.type_v)
 
     def errors(self, rows: Rows, expected: Rows) -> F32:
         """Of each token, the largest difference of any of its rows, as a share of the row's norm."""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relaylite import llama, native
-from relaylite.rows import RowLayout, Rows, Tokens
+from relaylite.reuse.rows import RowLayout, Rows, Tokens
 
 Bytes = npt.NDArray[np.uint8]
 

@@ -10,7 +10,7 @@ import llama_cpp as lc
 import numpy as np
 
 from relaylite import llama, native
-from relaylite.rows import RowLayout, Rows
+from relaylite.reuse.rows import RowLayout, Rows
 
 
 def greedy(

@@ -11,7 +11,7 @@ from live_model import LiveModel, opened
 
 from relaylite import llama, native
 from relaylite.native import Placement
-from relaylite.rowvalues import values
+from relaylite.reuse.row_numbers import values
 
 CACHE_TYPES = {"f32": 1e-4, "f16": 1e-3, "bf16": 5e-3, "q8_0": 0.02, "q4_0": 0.2}
 """Types of the KV cache, and how far moved K rows of layer 0 may be off (see `error_of_moved_keys`)."""

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from sample_rows import LAYOUT, rows_of
 
-from relaylite.loading import Damaged
-from relaylite.plan import Match
-from relaylite.rows import RowLayout, Rows
+from relaylite.reuse.plan import Match
+from relaylite.reuse.row_loading import Damaged
+from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.store import Store
 from relaylite.store.quantize import CODECS
 

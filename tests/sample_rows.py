@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from relaylite.plan import Match
-from relaylite.rows import RowLayout, Rows
+from relaylite.reuse.plan import Match
+from relaylite.reuse.rows import RowLayout, Rows
 
 LAYOUT = RowLayout(k_bytes=(8, 16), v_bytes=(8, 8), fingerprint="f1")
 CAPTURE = "l_in-1"

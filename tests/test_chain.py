@@ -13,7 +13,7 @@ from relaylite.agents import Agent
 from relaylite.attachments import Attachment
 from relaylite.events import ChainFinished, ChainStarted, Phase, PrefillDone, TextDelta, TurnStarted
 from relaylite.metrics import CellMap
-from relaylite.plan import Kind
+from relaylite.reuse.plan import Kind
 
 # who sees what
 

@@ -10,7 +10,7 @@ from relaylite.api import Relay
 from relaylite.errors import NativeError, UsageError
 from relaylite.events import ChainFinished
 from relaylite.metrics import CellMap
-from relaylite.plan import Kind
+from relaylite.reuse.plan import Kind
 
 
 def test_a_chain_pauses_after_an_agent_and_goes_on_with_the_corrected_text(engine: FakeEngine) -> None:

@@ -11,8 +11,8 @@ from scripted_chain import CODE, LONG_CODE, LONG_PLAN, PLAN, chain_on, kinds, on
 from relaylite.api import Relay
 from relaylite.errors import NativeError, UsageError
 from relaylite.events import ChainStarted, Notice
-from relaylite.plan import Kind
-from relaylite.policies import FULL, PREFIX, RELAY
+from relaylite.reuse.plan import Kind
+from relaylite.reuse.policies import FULL, PREFIX, RELAY
 
 
 def test_the_first_prompt_is_computed_and_downstream_ones_take_the_answers_over(engine: FakeEngine) -> None:

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaylite.errors import UsageError
-from relaylite.plan import Kind, Match, Plan, Segment
-from relaylite.planner import make_plan
-from relaylite.policies import FULL, NAIVE, POLICIES, PREFIX, RELAY, Policy
-from relaylite.rows import RowLayout, Rows
+from relaylite.reuse.plan import Kind, Match, Plan, Segment
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import FULL, NAIVE, POLICIES, PREFIX, RELAY, Policy
+from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.store import Store
 
 LAYOUT = RowLayout((4, 4), (4, 4), "test")

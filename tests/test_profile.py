@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from relaylite import paths
 from relaylite.errors import RelayliteError, UsageError
-from relaylite.policies import FIDELITIES, FULL, NAIVE, parse_policy
-from relaylite.profile import Profile, RelayParameters, default_profile, load_profile, save_profile
+from relaylite.reuse.policies import FIDELITIES, FULL, NAIVE, parse_policy
+from relaylite.reuse.profile import Profile, RelayParameters, default_profile, load_profile, save_profile
 
 N_LAYER = 24
 GOOD = RelayParameters(3, 3, N_LAYER)

@@ -14,7 +14,7 @@ from fakes import FakeEngine
 from relaylite import Agent, Relay
 from relaylite.chain import Chain
 from relaylite.events import TextDelta
-from relaylite.rows import Tokens
+from relaylite.reuse.rows import Tokens
 
 PLAN, CODE = Agent("plan", "Make a plan."), Agent("code", "Write the code.")
 SOON_S = 5.0

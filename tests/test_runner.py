@@ -16,7 +16,7 @@ from scripted_chain import CODE, PLAN
 from relaylite.api import Relay
 from relaylite.errors import Cancelled, EngineBusy
 from relaylite.events import Event, Phase, PrefillDone, TextDelta, TurnFinished
-from relaylite.plan import Kind
+from relaylite.reuse.plan import Kind
 from relaylite.sampling import Sampling
 from relaylite.seam import Delta
 

@@ -11,9 +11,9 @@ import pytest
 from fakes import FakeEngine
 
 from relaylite import Agent, EngineBusy, EngineClosed, Relay
-from relaylite.loading import Damaged
-from relaylite.plan import Kind
-from relaylite.rows import Rows
+from relaylite.reuse.plan import Kind
+from relaylite.reuse.row_loading import Damaged
+from relaylite.reuse.rows import Rows
 from relaylite.runner import Run
 from relaylite.settling import STEP
 

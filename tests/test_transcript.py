@@ -15,7 +15,7 @@ from relaylite.agents import Agent
 from relaylite.api import Relay
 from relaylite.attachments import Attachment
 from relaylite.errors import UsageError
-from relaylite.plan import Kind
+from relaylite.reuse.plan import Kind
 from relaylite.transcript import from_dict, spells, tokenizer_fingerprint
 
 PLAN = Agent("plan", "Make a plan.", sampling={"stop": ("END",), "temperature": 0.5}, color="cyan")

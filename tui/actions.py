@@ -11,7 +11,7 @@ from textual.screen import Screen
 from relaylite import paths
 from relaylite.agents import Agent
 from relaylite.errors import RelayliteError
-from relaylite.policies import FIDELITIES, POLICIES, Policy, parse_policy
+from relaylite.reuse.policies import FIDELITIES, POLICIES, Policy, parse_policy
 from relaylite.seam import ModelInfo
 from relaylite.tui import files, search
 from relaylite.tui.commands import COMMANDS

@@ -22,7 +22,7 @@ from relaylite.agents import Agent
 from relaylite.attachments import Attachment
 from relaylite.config import Settings
 from relaylite.events import TextDelta
-from relaylite.policies import Policy
+from relaylite.reuse.policies import Policy
 from relaylite.tui import look
 from relaylite.tui.commands import COMMANDS
 from relaylite.tui.conversation import Conversation

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from relaylite.agents import Agent
 from relaylite.attachments import Attachment
 from relaylite.events import Event, Turn
-from relaylite.policies import Policy
+from relaylite.reuse.policies import Policy
 from relaylite.seam import Memory, ModelInfo
 
 

@@ -17,7 +17,7 @@ from relaylite.agents import Agent
 from relaylite.attachments import Attachment, attached_in, words_without_file
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Event, Notice
-from relaylite.policies import Policy
+from relaylite.reuse.policies import Policy
 from relaylite.tui import files, reports
 from relaylite.tui.backend import ChainLike, Opener, Progress, RelayLike
 

@@ -15,7 +15,7 @@ from textual.widgets import Footer, Input
 from relaylite.agents import Agent
 from relaylite.attachments import Attachment
 from relaylite.events import ChainStarted, Notice, Phase, PrefillDone, TextDelta, TurnFinished, TurnStarted
-from relaylite.policies import Policy
+from relaylite.reuse.policies import Policy
 from relaylite.tui import look, reports
 from relaylite.tui.actions import Actions
 from relaylite.tui.commands import in_place_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from relaylite import paths, sessions
 from relaylite.agents import choose_agents, load_agents
 from relaylite.errors import UsageError
-from relaylite.policies import parse_policy
+from relaylite.reuse.policies import parse_policy
 from relaylite.tui.app import CLOSE_TIMEOUT_S, RelayApp
 from relaylite.tui.backend import OnProgress, Progress, RelayLike
 from relaylite.tui.engine_thread import EngineThread

@@ -16,11 +16,11 @@ from relaylite.errors import UsageError
 from relaylite.events import Turn
 from relaylite.messages import Message
 from relaylite.metrics import TurnMetrics
-from relaylite.planner import make_plan
-from relaylite.policies import FULL
-from relaylite.profile import Profile
 from relaylite.prompt import Prompt, PromptBuilder
-from relaylite.rows import Rows
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import FULL
+from relaylite.reuse.profile import Profile
+from relaylite.reuse.rows import Rows
 from relaylite.sampling import Sampling
 from relaylite.store import Store
 

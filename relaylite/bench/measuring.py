@@ -25,9 +25,9 @@ from relaylite.engine import Engine
 from relaylite.errors import Cancelled, RelayliteError, UsageError
 from relaylite.metrics import CellMap, TtftParts
 from relaylite.native import F32
-from relaylite.plan import Kind
-from relaylite.planner import make_plan
-from relaylite.policies import FULL, RELAY
+from relaylite.reuse.plan import Kind
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import FULL, RELAY
 from relaylite.sampling import Sampling
 from relaylite.store import Store
 from relaylite.store.codec import Codec

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from relaylite.errors import UsageError
-from relaylite.plan import Kind, Plan
-from relaylite.policies import FIDELITIES, FULL, NAIVE, RELAY, Policy, parse_policy
-from relaylite.profile import Profile, RelayParameters, default_profile
 from relaylite.rectify import Pick
-from relaylite.rows import Tokens
+from relaylite.reuse.plan import Kind, Plan
+from relaylite.reuse.policies import FIDELITIES, FULL, NAIVE, RELAY, Policy, parse_policy
+from relaylite.reuse.profile import Profile, RelayParameters, default_profile
+from relaylite.reuse.rows import Tokens
 from relaylite.store.codec import PLAIN, Codec
 from relaylite.store.quantize import CODECS
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from relaylite.bench.figures import Figure, Series
-from relaylite.policies import FULL
+from relaylite.reuse.policies import FULL
 
 _SHOWN_IN_CHAINS = ("full", "prefix", "naive", "relay:fast", "relay", "relay:careful")
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from relaylite.bench.measuring import Sample
 from relaylite.bench.statistics import ratio_of_means, spread, wilson
-from relaylite.policies import FULL, NAIVE
+from relaylite.reuse.policies import FULL, NAIVE
 
 VERSION = 1
 

@@ -24,8 +24,8 @@ from relaylite.calibrate.choice import Candidate, choose_modes, front, promising
 from relaylite.calibrate.similarity import Similarity, mean, similarity_of
 from relaylite.engine import Engine
 from relaylite.errors import Cancelled, UsageError
-from relaylite.policies import FULL, NAIVE, RELAY, Fidelity
-from relaylite.profile import Profile, RelayParameters
+from relaylite.reuse.policies import FULL, NAIVE, RELAY, Fidelity
+from relaylite.reuse.profile import Profile, RelayParameters
 
 N_BEST = 3  # layer ranges that are looked at closer
 N_CURVES = 4  # prompts that the curve is a mean of

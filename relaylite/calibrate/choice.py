@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from relaylite.policies import FIDELITIES, Fidelity
-from relaylite.profile import RelayParameters
+from relaylite.reuse.policies import FIDELITIES, Fidelity
+from relaylite.reuse.profile import RelayParameters
 
 # What a mode may lose, as shares of what `naive` loses: mean KL, first-token KL. docs/results.md shows what that costs.
 TARGETS: Mapping[Fidelity, tuple[float, float]] = {"fast": (0.50, 0.50), "balanced": (0.30, 0.35), "careful": (0.20, 0.23)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from relaylite.profile import RelayParameters
+from relaylite.reuse.profile import RelayParameters
 
 # Depth of detection as shares of all layers, and how much is selected while ranges are compared.
 DEPTHS = (0.0, 1 / 30, 1 / 15, 1 / 10, 2 / 15, 1 / 5, 4 / 15, 1 / 3)

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from relaylite import rowvalues
 from relaylite.bench.chains import Reading
 from relaylite.bench.figures import Figure, Series
 from relaylite.engine import Engine
-from relaylite.plan import Kind
-from relaylite.planner import make_plan
-from relaylite.policies import FULL, NAIVE
 from relaylite.prompt import PromptBuilder
-from relaylite.rows import Rows, Tokens
+from relaylite.reuse import row_numbers
+from relaylite.reuse.plan import Kind
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import FULL, NAIVE
+from relaylite.reuse.rows import Rows, Tokens
 
 F64 = npt.NDArray[np.float64]
 
@@ -67,6 +67,6 @@ def mean(parts: list[Similarity]) -> Similarity:
 
 
 def _cosine(a: npt.NDArray[np.uint8], b: npt.NDArray[np.uint8]) -> float:
-    x, y = (rowvalues.values(rows, rowvalues.F16).astype(np.float64) for rows in (a, b))
+    x, y = (row_numbers.values(rows, row_numbers.F16).astype(np.float64) for rows in (a, b))
     norms = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
     return float(np.mean((x * y).sum(axis=1) / np.maximum(norms, 1e-12)))

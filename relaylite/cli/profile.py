@@ -22,7 +22,7 @@ from relaylite.config import Settings
 if TYPE_CHECKING:
     from relaylite.bench.figures import Figure
     from relaylite.calibrate.calibration import Calibration, Findings
-    from relaylite.profile import Profile
+    from relaylite.reuse.profile import Profile
 
 N_CTX = 2048
 
@@ -106,7 +106,7 @@ def _show(findings: Findings, figure: Figure, output: Output) -> None:
 
 
 def _keep(profile: Profile, out: Path | None) -> Path:
-    from relaylite.profile import save_profile
+    from relaylite.reuse.profile import save_profile
 
     if out is None:
         return save_profile(profile)

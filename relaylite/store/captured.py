@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from relaylite.rows import Rows
+from relaylite.reuse.rows import Rows
 
 Mask = npt.NDArray[np.bool_]
 

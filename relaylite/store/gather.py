@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from relaylite.loading import Loading
-from relaylite.rows import Rows, k_of, v_of
+from relaylite.reuse.row_loading import Loading
+from relaylite.reuse.rows import Rows, k_of, v_of
 
 
 class Piece(NamedTuple):

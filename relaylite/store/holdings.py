@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from relaylite.rows import Rows
+from relaylite.reuse.rows import Rows
 from relaylite.store.captured import captured_rows
 from relaylite.store.radix import Node, RadixTree
 from relaylite.store.rowfile import RowFile

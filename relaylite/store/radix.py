@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from relaylite.rows import Rows, Tokens
+from relaylite.reuse.rows import Rows, Tokens
 from relaylite.store.captured import Mask
 from relaylite.store.rowfile import RowFile
 from relaylite.store.worth import Uses

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from relaylite.rows import Rows
+from relaylite.reuse.rows import Rows
 from relaylite.store.captured import is_finite
 
 

@@ -26,8 +26,8 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from relaylite.loading import Damaged, Loading
-from relaylite.rows import RowLayout, Rows, Tokens, k_of, v_of
+from relaylite.reuse.row_loading import Damaged, Loading
+from relaylite.reuse.rows import RowLayout, Rows, Tokens, k_of, v_of
 from relaylite.store.codec import PLAIN, Bytes
 from relaylite.store.quantize import CODECS
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from relaylite.rows import Rows, Tokens
+from relaylite.reuse.rows import Rows, Tokens
 from relaylite.store.captured import captured_rows, ranges
 from relaylite.store.codec import Codec
 from relaylite.store.rowfile import MAGIC, PREAMBLE, VERSION, Header, aligned

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from relaylite.rows import Tokens
+from relaylite.reuse.rows import Tokens
 
 GAP = -1  # stands between texts in the arena; no token has this id
 MAX_TILES = 64  # of one hash, the newest are tried; more occur only in text that repeats itself

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 
 from relaylite.errors import UsageError
-from relaylite.loading import Damaged
-from relaylite.plan import Match
 from relaylite.prefillspeed import PrefillSpeed
-from relaylite.rows import RowLayout, Rows, Tokens
+from relaylite.reuse.plan import Match
+from relaylite.reuse.row_loading import Damaged
+from relaylite.reuse.rows import RowLayout, Rows, Tokens
 from relaylite.store.captured import captured_rows
 from relaylite.store.codec import PLAIN, Codec
 from relaylite.store.folder import CannotWrite, RowFolder

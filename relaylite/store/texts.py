@@ -6,7 +6,7 @@ from itertools import count, takewhile
 
 import numpy as np
 
-from relaylite.rows import Tokens
+from relaylite.reuse.rows import Tokens
 from relaylite.store.captured import ranges
 from relaylite.store.choice import Candidate, Gaps, choose
 from relaylite.store.radix import Node

@@ -9,8 +9,8 @@ from itertools import takewhile
 
 import numpy as np
 
-from relaylite.loading import Damaged
-from relaylite.rows import RowLayout, Rows
+from relaylite.reuse.row_loading import Damaged
+from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.store.captured import Mask, captured_rows
 from relaylite.store.codec import PLAIN, Codec
 from relaylite.store.folder import CannotWrite, Entry, RowFolder

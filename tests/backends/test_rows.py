@@ -14,8 +14,8 @@ from tiny_models import write_model
 from relaylite import selfcheck
 from relaylite.errors import Cancelled
 from relaylite.native import F32, Placement
-from relaylite.rows import Rows
-from relaylite.rowvalues import values
+from relaylite.reuse.row_numbers import values
+from relaylite.reuse.rows import Rows
 
 N = 40
 N_LAYER = {"tiny": 4, "default": 30}

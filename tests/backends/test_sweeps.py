@@ -10,8 +10,8 @@ from places import Place
 from tiny_models import write_model
 
 from relaylite.errors import Cancelled
-from relaylite.policies import NAIVE, RELAY
-from relaylite.profile import RelayParameters
+from relaylite.reuse.policies import NAIVE, RELAY
+from relaylite.reuse.profile import RelayParameters
 
 N_LAYER = 4
 ROUNDING = 2e-2  # what is not recomputed, or wrongly, is off by 0.1 and more

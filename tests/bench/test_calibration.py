@@ -17,9 +17,9 @@ from relaylite.calibrate.choice import MARGIN, TARGETS, Candidate, choose_modes,
 from relaylite.calibrate.similarity import Similarity, compare
 from relaylite.engine import Engine
 from relaylite.errors import Cancelled, UsageError
-from relaylite.policies import FIDELITIES
-from relaylite.profile import RelayParameters, load_profile, save_profile
-from relaylite.rows import RowLayout, Rows
+from relaylite.reuse.policies import FIDELITIES
+from relaylite.reuse.profile import RelayParameters, load_profile, save_profile
+from relaylite.reuse.rows import RowLayout, Rows
 
 TASKS = [Task("plain", f"Write about the number {n} and what stands next to it.") for n in range(8)]
 OPTIONS = CalibrationOptions(n_chains=4, seconds=float("inf"), max_tokens=40, n_follow=4)

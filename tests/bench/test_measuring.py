@@ -20,9 +20,9 @@ from relaylite.bench.tasks import Task
 from relaylite.engine import Engine
 from relaylite.errors import Cancelled, UsageError
 from relaylite.native import F32
-from relaylite.plan import Kind
-from relaylite.planner import make_plan
-from relaylite.policies import NAIVE
+from relaylite.reuse.plan import Kind
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import NAIVE
 
 TASKS = [Task("gsm8k", f"What is {n} times {n + 1}, and why is it more than {n}?", "123456789") for n in range(3, 9)]
 CHAIN = [Agent("first", "Write on."), Agent("second", "Read it."), Agent("third", "Say more of it.")]

@@ -10,9 +10,9 @@ from sample_rows import rows_of
 
 from relaylite.bench.methods import captures_of, first_tokens, parse_method, parse_methods, random_tokens
 from relaylite.errors import UsageError
-from relaylite.plan import Kind, Match, Plan, Segment
-from relaylite.policies import FULL, NAIVE
-from relaylite.profile import default_profile
+from relaylite.reuse.plan import Kind, Match, Plan, Segment
+from relaylite.reuse.policies import FULL, NAIVE
+from relaylite.reuse.profile import default_profile
 from relaylite.store.quantize import CODECS
 
 N_LAYER = 12

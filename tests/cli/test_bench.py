@@ -12,7 +12,7 @@ from tiny_models import write_model
 
 from relaylite import paths
 from relaylite.calibrate import grid
-from relaylite.profile import Profile, load_profile
+from relaylite.reuse.profile import Profile, load_profile
 
 N_LAYER = 3
 FAST = ("--threads", "1", "--max-tokens", "40")

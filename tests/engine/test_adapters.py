@@ -13,8 +13,8 @@ from tiny_models import write_adapter, write_model
 
 from relaylite.adapters import Adapter, parse_adapter, read_adapters
 from relaylite.errors import ModelError, ModelFileError, UsageError
-from relaylite.plan import Kind
-from relaylite.policies import RELAY
+from relaylite.reuse.plan import Kind
+from relaylite.reuse.policies import RELAY
 from relaylite.store import Store
 
 ROUNDING = 2e-2

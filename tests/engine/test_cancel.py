@@ -12,8 +12,8 @@ from live_engine import LiveEngine, Taken, changed, opened, plan_of
 
 from relaylite.errors import Cancelled, EngineClosed
 from relaylite.events import PhaseName
-from relaylite.plan import Kind, Plan
-from relaylite.policies import FULL, NAIVE, PREFIX, RELAY
+from relaylite.reuse.plan import Kind, Plan
+from relaylite.reuse.policies import FULL, NAIVE, PREFIX, RELAY
 from relaylite.sampling import Sampling
 
 OnPhase = Callable[[PhaseName], None]

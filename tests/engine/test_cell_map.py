@@ -8,10 +8,10 @@ import pytest
 from live_engine import LiveEngine, Taken, changed, plan_of
 
 from relaylite.metrics import CellMap
-from relaylite.plan import Kind, Plan
-from relaylite.policies import FULL, NAIVE, PREFIX, RELAY, Policy
-from relaylite.profile import RelayParameters
-from relaylite.rows import Rows
+from relaylite.reuse.plan import Kind, Plan
+from relaylite.reuse.policies import FULL, NAIVE, PREFIX, RELAY, Policy
+from relaylite.reuse.profile import RelayParameters
+from relaylite.reuse.rows import Rows
 
 N_LAYER = 4
 ATTENTION = [

@@ -13,10 +13,10 @@ from live_engine import LiveEngine, Taken, changed, difference, opened, plan_of
 from plain_llama import greedy, rows_in
 
 from relaylite.llama import Context
-from relaylite.plan import Kind
-from relaylite.planner import make_plan
-from relaylite.policies import FULL, NAIVE, PREFIX, RELAY, Policy
-from relaylite.rows import Rows
+from relaylite.reuse.plan import Kind
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import FULL, NAIVE, PREFIX, RELAY, Policy
+from relaylite.reuse.rows import Rows
 from relaylite.store import Store
 
 ROUNDING = 2e-2  # llama.cpp rounds otherwise where a batch has another size; anything wrong is off by 0.1 and more

@@ -14,12 +14,12 @@ from live_engine import LiveEngine, Taken, changed, home_of_session, opened, pla
 from tiny_models import write_model
 
 from relaylite.errors import Cancelled
-from relaylite.loading import Damaged, Loading
 from relaylite.native import SliceResult
-from relaylite.plan import Kind, Plan
-from relaylite.planner import make_plan
-from relaylite.policies import NAIVE, PREFIX, RELAY, Policy
-from relaylite.rows import k_of, v_of
+from relaylite.reuse.plan import Kind, Plan
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import NAIVE, PREFIX, RELAY, Policy
+from relaylite.reuse.row_loading import Damaged, Loading
+from relaylite.reuse.rows import k_of, v_of
 from relaylite.runner import Run, Runner
 from relaylite.store import Store
 from relaylite.store.quantize import CODECS

@@ -20,11 +20,11 @@ from relaylite import Agent, Relay
 from relaylite.engine import Engine, EngineOptions
 from relaylite.errors import EngineClosed, NativeError, UsageError
 from relaylite.events import Notice
-from relaylite.plan import Kind
-from relaylite.planner import make_plan
-from relaylite.policies import FULL, NAIVE, PREFIX, RELAY
 from relaylite.process import resident_bytes
-from relaylite.rows import Rows
+from relaylite.reuse.plan import Kind
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import FULL, NAIVE, PREFIX, RELAY
+from relaylite.reuse.rows import Rows
 from relaylite.sampling import Sampling
 from relaylite.store import Store
 
@@ -114,7 +114,7 @@ from pathlib import Path
 from live_engine import LiveEngine, plan_of
 from relaylite.engine import Engine, EngineOptions
 from relaylite.errors import EngineClosed
-from relaylite.policies import FULL
+from relaylite.reuse.policies import FULL
 engine = Engine.open(Path(sys.argv[1]), EngineOptions(n_ctx=256, n_threads=2))
 live = LiveEngine(engine)
 expected = live.full(live.tokens(9))
@@ -150,7 +150,7 @@ from pathlib import Path
 from relaylite.engine import Engine, EngineOptions
 from relaylite.sampling import Sampling
 from live_engine import LiveEngine, plan_of
-from relaylite.policies import FULL
+from relaylite.reuse.policies import FULL
 live = LiveEngine(Engine.open(Path(sys.argv[1]), EngineOptions(n_ctx=256, n_threads=2)))
 live.prefill(plan_of(FULL, live.tokens(9)))
 deltas = live.engine.generate(Sampling())

@@ -13,8 +13,8 @@ from tiny_models import write_model
 
 from relaylite.engine import Engine, EngineOptions
 from relaylite.errors import ContextOverflow, ModelError, NativeError, UsageError
-from relaylite.plan import Kind
-from relaylite.policies import FULL, NAIVE, PREFIX
+from relaylite.reuse.plan import Kind
+from relaylite.reuse.policies import FULL, NAIVE, PREFIX
 
 
 @pytest.mark.parametrize("asked", [1, 64, 255, 256])

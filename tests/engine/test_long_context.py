@@ -11,10 +11,10 @@ import pytest
 from live_engine import LiveEngine, Taken, opened, plan_of
 from tiny_models import write_model
 
-from relaylite.plan import Kind
-from relaylite.planner import make_plan
-from relaylite.policies import NAIVE, RELAY
-from relaylite.rows import Rows
+from relaylite.reuse.plan import Kind
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import NAIVE, RELAY
+from relaylite.reuse.rows import Rows
 from relaylite.store import Store
 
 N = 32768

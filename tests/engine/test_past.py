@@ -15,9 +15,9 @@ from tiny_models import write_model
 from relaylite import Agent, Relay
 from relaylite.errors import Cancelled, NativeError
 from relaylite.metrics import CellMap
-from relaylite.plan import Kind, Plan
-from relaylite.planner import make_plan
-from relaylite.policies import FULL, PREFIX
+from relaylite.reuse.plan import Kind, Plan
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import FULL, PREFIX
 from relaylite.sampling import Sampling
 
 CUTTABLE = [arch for arch, expected in EXPECTED.items() if expected.past == "start"]

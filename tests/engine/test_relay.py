@@ -10,11 +10,11 @@ from live_engine import LiveEngine, Taken, changed, difference, divergence, plan
 
 from relaylite.errors import ModelError
 from relaylite.metrics import CellMap
-from relaylite.plan import Kind, Plan
-from relaylite.planner import make_plan
-from relaylite.policies import NAIVE, RELAY, Policy
-from relaylite.profile import RelayParameters
-from relaylite.rows import RowLayout, Rows
+from relaylite.reuse.plan import Kind, Plan
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import NAIVE, RELAY, Policy
+from relaylite.reuse.profile import RelayParameters
+from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.store import Store
 
 ROUNDING = 2e-2  # what is not recomputed, or wrongly, is off by 0.1 and more

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 
 from relaylite.rectify import Active
-from relaylite.selection import LEAD_TOKENS, angle, choose, score, thinned
+from relaylite.reuse.selection import LEAD_TOKENS, angle, choose, score, thinned
 
 EIGHTHS = st.integers(0, 16).map(lambda n: n / 8)  # their sums are exact, so that a mean does not depend on the order
 DEVIATIONS = stn.arrays(np.float32, st.integers(0, 60), elements=st.one_of(EIGHTHS, st.just(np.nan)))

@@ -15,8 +15,8 @@ from parrot import write_parrot
 
 from relaylite import llama
 from relaylite.errors import Cancelled
-from relaylite.plan import Kind
-from relaylite.policies import FULL, PREFIX, RELAY
+from relaylite.reuse.plan import Kind
+from relaylite.reuse.policies import FULL, PREFIX, RELAY
 from relaylite.sampling import Sampling
 from relaylite.seam import Delta
 

@@ -15,8 +15,8 @@ from live_model import LiveModel, opened
 from numpy_rope import ROPES, Rope
 from tiny_models import write_model
 
-from relaylite import rowvalues
 from relaylite.native import ffi, lib
+from relaylite.reuse import row_numbers
 
 Bytes = npt.NDArray[np.uint8]
 N_STEPS = 30
@@ -93,7 +93,7 @@ class Episode:
             return
         start = 0
         for size in self.live.cells.k_bytes:
-            old, new = (rowvalues.values(rows[:, start : start + size], self.live.cells.info.type_k) for rows in (before, after))
+            old, new = (row_numbers.values(rows[:, start : start + size], self.live.cells.info.type_k) for rows in (before, after))
             assert np.abs(new - self.rope.turn(old, delta)).max(initial=0) <= self.turn_error * np.abs(old).max(initial=0) + F16_STEP
             start += size
 

@@ -7,8 +7,8 @@ import numpy.typing as npt
 from live_engine import LiveEngine, plan_of
 from numpy_rope import Rope
 
-from relaylite.policies import FULL
-from relaylite.rows import Rows
+from relaylite.reuse.policies import FULL
+from relaylite.reuse.rows import Rows
 
 F32 = npt.NDArray[np.float32]
 ERROR = 3e-3  # of a row's length, for rows that were turned a few times

@@ -12,10 +12,10 @@ import numpy as np
 from sample_rows import LAYOUT, row_bytes, rows_of
 
 from relaylite.alignment import align
-from relaylite.plan import Kind, Plan
-from relaylite.planner import make_plan
-from relaylite.policies import POLICIES, Policy
-from relaylite.rows import Rows
+from relaylite.reuse.plan import Kind, Plan
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import POLICIES, Policy
+from relaylite.reuse.rows import Rows
 from relaylite.store import Store
 
 N_TURNS = 12

@@ -19,11 +19,11 @@ from tiny_models import write_model
 
 from fuzz.identity import Identity, live_rows
 from relaylite.errors import Cancelled, ContextOverflow, ModelError, NativeError
-from relaylite.plan import Kind, Match, Plan, Segment
-from relaylite.planner import make_plan
-from relaylite.policies import FULL, NAIVE, PREFIX, RELAY, Policy
-from relaylite.profile import RelayParameters
-from relaylite.rows import RowLayout, Rows
+from relaylite.reuse.plan import Kind, Match, Plan, Segment
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import FULL, NAIVE, PREFIX, RELAY, Policy
+from relaylite.reuse.profile import RelayParameters
+from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.sampling import Sampling
 from relaylite.store import Store
 

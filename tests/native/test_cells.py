@@ -10,7 +10,7 @@ from live_model import LiveModel, opened
 
 from relaylite.errors import NativeError
 from relaylite.native import Placement
-from relaylite.rows import Rows
+from relaylite.reuse.rows import Rows
 
 
 def rows_at(rows: Rows, position: int) -> list[bytes]:

@@ -11,8 +11,8 @@ from tiny_models import write_model
 
 from relaylite.errors import Cancelled, NativeError
 from relaylite.native import Placement
-from relaylite.rows import Rows
-from relaylite.rowvalues import values
+from relaylite.reuse.row_numbers import values
+from relaylite.reuse.rows import Rows
 
 N = 40
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rows_on_disk import PLENTY, TEXT, files, found, prompt, written
 from sample_rows import CAPTURE, LAYOUT, assert_match, rows_of
 
-from relaylite.rows import RowLayout
+from relaylite.reuse.rows import RowLayout
 from relaylite.store import Store
 from relaylite.store.rowfile import MAGIC, PREAMBLE, RowFile
 

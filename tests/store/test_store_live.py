@@ -10,9 +10,9 @@ import pytest
 from live_engine import LiveEngine, home_of_session, opened
 from tiny_models import write_model
 
-from relaylite.plan import Kind
-from relaylite.planner import make_plan
-from relaylite.policies import NAIVE, PREFIX
+from relaylite.reuse.plan import Kind
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import NAIVE, PREFIX
 from relaylite.store import Store
 
 PLENTY = 1 << 30

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_rows import CAPTURE, LAYOUT, assert_match, row_bytes, rows_of
 
-from relaylite.rows import RowLayout
+from relaylite.reuse.rows import RowLayout
 from relaylite.store import Store
 
 PLENTY = 1 << 30

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sample_rows import CAPTURE, LAYOUT, assert_match, rows_of
 
-from relaylite.rows import Rows
+from relaylite.reuse.rows import Rows
 from relaylite.store import Store
 
 PLENTY = 1 << 30

@@ -10,7 +10,7 @@ from refusing import REASONS, refusing_model
 from textual.pilot import Pilot
 
 from relaylite.config import load_settings
-from relaylite.policies import RELAY
+from relaylite.reuse.policies import RELAY
 from relaylite.tui.start import ModelOpener
 
 

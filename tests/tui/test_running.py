@@ -14,7 +14,7 @@ from textual.widgets import TextArea
 
 from relaylite.config import Settings, TuiSettings
 from relaylite.errors import NativeError
-from relaylite.policies import RELAY
+from relaylite.reuse.policies import RELAY
 from relaylite.tui.app import RelayApp
 from relaylite.tui.backend import OnProgress, Progress, RelayLike
 from relaylite.tui.screens.dialog import TextDialog

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from relaylite.agents import Agent
-from relaylite.policies import Policy
+from relaylite.reuse.policies import Policy
 from relaylite.tui import look
 from relaylite.tui.conversation import State
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from relaylite.loading import Loading
+from relaylite.reuse.row_loading import Loading
 
 Tokens = npt.NDArray[np.int32]
 

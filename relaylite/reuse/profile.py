@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from relaylite import paths
 from relaylite.errors import RelayliteError, UsageError
-from relaylite.policies import FIDELITIES, Fidelity, Policy
+from relaylite.reuse.policies import FIDELITIES, Fidelity, Policy
 
 log = logging.getLogger("relaylite.profile")
 

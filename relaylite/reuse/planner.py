@@ -13,9 +13,9 @@ from typing import Protocol
 import numpy as np
 
 from relaylite.errors import UsageError
-from relaylite.plan import Kind, Match, Plan, Segment
-from relaylite.policies import Policy
-from relaylite.rows import Tokens
+from relaylite.reuse.plan import Kind, Match, Plan, Segment
+from relaylite.reuse.policies import Policy
+from relaylite.reuse.rows import Tokens
 
 
 class Matcher(Protocol):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from relaylite.rows import Tokens
+from relaylite.reuse.rows import Tokens
 
 F32 = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]

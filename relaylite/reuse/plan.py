@@ -8,8 +8,8 @@ from enum import Enum
 
 import numpy as np
 
-from relaylite.policies import Policy
-from relaylite.rows import Rows, Tokens
+from relaylite.reuse.policies import Policy
+from relaylite.reuse.rows import Rows, Tokens
 
 
 class Kind(Enum):
