@@ -26,7 +26,7 @@ from relaylite.engine import Engine, EngineOptions
 from relaylite.events import Turn
 from relaylite.metrics import TurnMetrics
 from relaylite.native import F32
-from relaylite.prompt import PromptBuilder
+from relaylite.prompt.builder import PromptBuilder
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL, Policy, parse_policy
 from relaylite.reuse.rows import Tokens

@@ -21,9 +21,9 @@ from relaylite.agents import BUILT_IN
 from relaylite.bench.statistics import divergence
 from relaylite.catalog import resolve_model
 from relaylite.engine import Engine, EngineOptions
-from relaylite.messages import Answer, Message, Text
 from relaylite.native import F32
-from relaylite.prompt import PromptBuilder
+from relaylite.prompt.builder import PromptBuilder
+from relaylite.prompt.messages import Answer, Message, Text
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL, NAIVE, RELAY, Policy
 from relaylite.sampling import Sampling

@@ -22,8 +22,8 @@ from relaylite import native
 from relaylite.bench.statistics import spread
 from relaylite.catalog import resolve_model
 from relaylite.engine import Engine, EngineOptions
-from relaylite.messages import Message, Text
-from relaylite.prompt import PromptBuilder
+from relaylite.prompt.builder import PromptBuilder
+from relaylite.prompt.messages import Message, Text
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL, PREFIX, RELAY, Policy
 from relaylite.sampling import Sampling

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from relaylite.agents import Agent
 from relaylite.attachments import Attachment
 from relaylite.events import Turn
-from relaylite.messages import Answer, Message, Text
+from relaylite.prompt.messages import Answer, Message, Text
 
 FILE_HEADER = "File {source}:\n\n"
 AFTER_FILE = "\n\n"

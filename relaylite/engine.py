@@ -23,6 +23,7 @@ from relaylite.events import PhaseName
 from relaylite.metrics import CellMap
 from relaylite.past import Past
 from relaylite.process import logical_cores, physical_cores
+from relaylite.prompt.template import ChatTemplate, read_template
 from relaylite.rectify import Pick, Sweep
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.profile import Profile, load_profile
@@ -30,7 +31,6 @@ from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.sampling import Sampling
 from relaylite.seam import Delta, Memory, ModelInfo, Prefill
 from relaylite.sequence import LiveSequence
-from relaylite.template import ChatTemplate, read_template
 from relaylite.writer import Writer
 
 MAX_BATCH = 512

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from relaylite.errors import Cancelled, EngineBusy, EngineClosed
 from relaylite.events import Phase, PhaseName
 from relaylite.prefillspeed import PrefillSpeed
-from relaylite.prompt import PromptBuilder, Tokenizer
+from relaylite.prompt.builder import PromptBuilder, Tokenizer
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.planner import Matcher, make_plan
 from relaylite.reuse.row_loading import Damaged

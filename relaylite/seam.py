@@ -15,10 +15,10 @@ from relaylite.reuse.plan import Plan
 from relaylite.reuse.rows import RowLayout, Rows
 
 if TYPE_CHECKING:
-    from relaylite.prompt import Tokenizer
+    from relaylite.prompt.builder import Tokenizer
+    from relaylite.prompt.template import ChatTemplate
     from relaylite.reuse.planner import Matcher
     from relaylite.sampling import Sampling
-    from relaylite.template import ChatTemplate
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from relaylite.events import Turn
 from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH, FINISH_STOP, TtftParts, TurnMetrics
 
 if TYPE_CHECKING:
-    from relaylite.prompt import Tokenizer
+    from relaylite.prompt.builder import Tokenizer
 
 FORMAT = "relaylite-conversation"
 VERSION = 1

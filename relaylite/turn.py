@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Event, Notice, Phase, PrefillDone, TextDelta, Turn, TurnStarted
 from relaylite.metrics import FINISH_CANCELLED, CellMap, TtftParts, TurnMetrics
-from relaylite.prompt import Prompt
+from relaylite.prompt.builder import Prompt
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import Policy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaylite.template import CHATML
+from relaylite.prompt.template import CHATML
 
 # Bodies are trimmed; the system turn says what day it is.
 LLAMA_3 = r"""

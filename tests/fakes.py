@@ -20,11 +20,11 @@ import numpy as np
 from relaylite.errors import Cancelled, ContextOverflow, EngineClosed
 from relaylite.events import PhaseName
 from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH, FINISH_STOP, CellMap
+from relaylite.prompt.template import CHATML, ChatTemplate
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.sampling import Sampling
 from relaylite.seam import Delta, Memory, ModelInfo, Prefill
-from relaylite.template import CHATML, ChatTemplate
 
 
 class ByteTokenizer:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaylite.alignment import align
+from relaylite.prompt.alignment import align
 
 FRAGMENTS = st.text("ab <>/|\n", max_size=12)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relaylite.errors import UsageError
-from relaylite.messages import Answer, Message, Role, Text, foldings
+from relaylite.prompt.messages import Answer, Message, Role, Text, foldings
 
 GLUE = Text("\n\n", "glue")
 SYSTEM, TASK, MORE = Text("You plan.", "system", "plan"), Text("task"), Text("more")

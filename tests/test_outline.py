@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaylite.outline import PLACE, Landmarks, Piece, join
+from relaylite.prompt.outline import PLACE, Landmarks, Piece, join
 
 SOURCE = "{% if '</think>' in content or \"/no_think\" in content %}{{ '<|im_end|></tools>' }}"
 LANDMARKS = Landmarks(SOURCE)

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prompts import BOS, EVIL, IM_END, IM_START, WORDS, WordTokenizer, answer, build, check, parts_of, say, text_of
 
-from relaylite import prompt
 from relaylite.errors import UsageError
-from relaylite.messages import Answer, Role, Text
-from relaylite.prompt import PromptBuilder
-from relaylite.template import CHATML, ChatTemplate
+from relaylite.prompt import builder
+from relaylite.prompt.builder import PromptBuilder
+from relaylite.prompt.messages import Answer, Role, Text
+from relaylite.prompt.template import CHATML, ChatTemplate
 
 BYTES = ByteTokenizer()
 
@@ -160,7 +160,7 @@ def test_tokens_within_bytes_differ_from_them_in_white_space_only(data: bytes, b
     pieces = [WORDS.piece(token) for token in WORDS.tokens(data)]
     start, end = (min(bound, len(data)) for bound in sorted(bounds))
     if start < end:
-        head, kept, tail = prompt._tokens_within(pieces, start, end)
+        head, kept, tail = builder._tokens_within(pieces, start, end)
         assert (head + b"".join(pieces[kept]) + tail).strip() == data[start:end].strip()
 
 
@@ -256,9 +256,9 @@ def test_the_same_text_as_template_and_as_body_is_not_confused() -> None:
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt, "_CACHED_ITEMS", 100)
+    monkeypatch.setattr(builder, "_CACHED_ITEMS", 100)
     made: list[str] = []
-    memory = prompt._Memory[str, str](lambda key: made.append(key) or key, len)
+    memory = builder._Memory[str, str](lambda key: made.append(key) or key, len)
     for key in ("a" * 40, "b" * 40, "a" * 40, "c" * 40):
         assert memory[key] == key
     assert memory["a" * 40] and made == ["a" * 40, "b" * 40, "c" * 40]  # b was asked for longest ago

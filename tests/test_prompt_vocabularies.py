@@ -11,9 +11,9 @@ from prompts import EVIL, build, check, say
 from tiny_models import write_model
 
 from relaylite import llama
-from relaylite.messages import Answer
-from relaylite.prompt import PromptBuilder, Tokenizer
-from relaylite.template import CHATML, ChatTemplate
+from relaylite.prompt.builder import PromptBuilder, Tokenizer
+from relaylite.prompt.messages import Answer
+from relaylite.prompt.template import CHATML, ChatTemplate
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ from chat_templates import DEEPSEEK_R1, GEMMA_2, LLAMA_2, LLAMA_3, MISTRAL, QWEN
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaylite import sandbox, template
 from relaylite.errors import UsageError
-from relaylite.outline import Piece
-from relaylite.template import CHATML, ChatTemplate, Said, read_template
+from relaylite.prompt import sandbox, template
+from relaylite.prompt.outline import Piece
+from relaylite.prompt.template import CHATML, ChatTemplate, Said, read_template
 
 CHAT: list[Said] = [("user", " Do it.\n"), ("assistant", "<think>\nhm\n</think>\n\nDone.\n"), ("user", "More.")]
 COMPILED = {name: ChatTemplate(source, bos_text="<s>", eos_text="</s>") for name, source in REAL.items()}

@@ -14,9 +14,9 @@ from relaylite.conversation import Round, messages_for
 from relaylite.engine import Engine
 from relaylite.errors import UsageError
 from relaylite.events import Turn
-from relaylite.messages import Message
 from relaylite.metrics import TurnMetrics
-from relaylite.prompt import Prompt, PromptBuilder
+from relaylite.prompt.builder import Prompt, PromptBuilder
+from relaylite.prompt.messages import Message
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL
 from relaylite.reuse.profile import Profile

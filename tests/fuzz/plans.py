@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from sample_rows import LAYOUT, row_bytes, rows_of
 
-from relaylite.alignment import align
+from relaylite.prompt.alignment import align
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import POLICIES, Policy

@@ -15,11 +15,11 @@ from datetime import datetime
 from functools import cached_property, lru_cache
 from itertools import chain, count
 
-from relaylite.alignment import align
 from relaylite.errors import UsageError
-from relaylite.outline import PLACE, Landmarks, Piece, join
 from relaylite.paths import expanded
-from relaylite.sandbox import Sandbox, TemplateTimeout
+from relaylite.prompt.alignment import align
+from relaylite.prompt.outline import PLACE, Landmarks, Piece, join
+from relaylite.prompt.sandbox import Sandbox, TemplateTimeout
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"

@@ -18,10 +18,10 @@ import numpy as np
 
 from relaylite.errors import UsageError
 from relaylite.events import PromptPart
-from relaylite.messages import Answer, Message, Messages, Text, foldings
-from relaylite.outline import Piece
+from relaylite.prompt.messages import Answer, Message, Messages, Text, foldings
+from relaylite.prompt.outline import Piece
+from relaylite.prompt.template import ChatTemplate
 from relaylite.reuse.rows import Tokens
-from relaylite.template import ChatTemplate
 
 Ids = tuple[int, ...]
 Key = TypeVar("Key", bound=Hashable)

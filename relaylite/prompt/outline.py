@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from relaylite.alignment import Range
+from relaylite.prompt.alignment import Range
 
 PLACE = "\0"  # stands for a fragment in the form of a body
 _MAX_LANDMARKS = 64  # a body with more of them is one fragment
