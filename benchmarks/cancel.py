@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from hub_server import Hub, serve
 
 from relaylite.bench import machine
-from relaylite.catalog import resolve_model
+from relaylite.gguf.catalog import resolve_model
 
 DOCS = Path(__file__).parent.parent / "docs"
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}

@@ -20,10 +20,10 @@ import numpy as np
 
 from relaylite import Agent, Relay
 from relaylite.bench.statistics import divergence
-from relaylite.catalog import resolve_model
 from relaylite.conversation import Round, messages_for
 from relaylite.engine import Engine, EngineOptions
 from relaylite.events import Turn
+from relaylite.gguf.catalog import resolve_model
 from relaylite.metrics import TurnMetrics
 from relaylite.native import F32
 from relaylite.prompt.builder import PromptBuilder

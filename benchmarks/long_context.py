@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from relaylite.bench.statistics import spread
-from relaylite.catalog import resolve_model
 from relaylite.engine import Engine, EngineOptions
+from relaylite.gguf.catalog import resolve_model
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL, NAIVE, RELAY, Policy

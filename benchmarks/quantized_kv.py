@@ -19,8 +19,8 @@ import numpy as np
 
 from relaylite.agents import BUILT_IN
 from relaylite.bench.statistics import divergence
-from relaylite.catalog import resolve_model
 from relaylite.engine import Engine, EngineOptions
+from relaylite.gguf.catalog import resolve_model
 from relaylite.native import F32
 from relaylite.prompt.builder import PromptBuilder
 from relaylite.prompt.messages import Answer, Message, Text

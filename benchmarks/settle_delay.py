@@ -12,7 +12,7 @@ import time
 
 from relaylite import Relay
 from relaylite.bench.statistics import spread
-from relaylite.catalog import resolve_model
+from relaylite.gguf.catalog import resolve_model
 
 WORDS = ("apples", "pears", "boxes", "shops", "days", "train", "left", "gives", "more", "twice")
 

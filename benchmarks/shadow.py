@@ -20,8 +20,8 @@ from llama_cpp import llama_cpp as lc
 
 from relaylite import native
 from relaylite.bench.statistics import spread
-from relaylite.catalog import resolve_model
 from relaylite.engine import Engine, EngineOptions
+from relaylite.gguf.catalog import resolve_model
 from relaylite.prompt.builder import PromptBuilder
 from relaylite.prompt.messages import Message, Text
 from relaylite.reuse.planner import make_plan

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from relaylite.catalog import resolve_model
 from relaylite.engine import Engine, EngineOptions
+from relaylite.gguf.catalog import resolve_model
 from relaylite.reuse.plan import Kind, Match, Plan, Segment
 from relaylite.reuse.policies import FULL, PREFIX
 from relaylite.reuse.rows import Rows

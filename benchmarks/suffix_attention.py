@@ -23,8 +23,8 @@ from relaylite.agents import load_agents
 from relaylite.bench.chains import ChainOptions, Upstream
 from relaylite.bench.statistics import divergence
 from relaylite.bench.tasks import read_tasks
-from relaylite.catalog import resolve_model
 from relaylite.engine import Engine, EngineOptions
+from relaylite.gguf.catalog import resolve_model
 from relaylite.metrics import CellMap
 from relaylite.rectify import Pick
 from relaylite.reuse import row_numbers

@@ -161,8 +161,8 @@ def _codec(name: str) -> Codec:
 
 def _open(model: str | Path | None, on_progress: Callable[[float], None] | None, **options: Any) -> EngineLike:
     """The engine for `model`; options that are None take the engine's own default."""
-    from relaylite.catalog import resolve_model
     from relaylite.engine import Engine, EngineOptions
+    from relaylite.gguf.catalog import resolve_model
 
     def go_on(fraction: float) -> bool:
         if on_progress is not None:

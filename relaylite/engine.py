@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from relaylite import fingerprint, footprint, llama, native, rpc, selfcheck
-from relaylite.adapters import Adapter, read_adapters
+from relaylite import footprint, llama, native, rpc, selfcheck
 from relaylite.errors import ContextOverflow, EngineClosed, ModelError, UsageError
 from relaylite.events import PhaseName
+from relaylite.gguf import fingerprint
+from relaylite.gguf.adapters import Adapter, read_adapters
 from relaylite.metrics import CellMap
 from relaylite.past import Past
 from relaylite.process import logical_cores, physical_cores

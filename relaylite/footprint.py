@@ -11,7 +11,7 @@ from pathlib import Path
 
 from relaylite import llama, native
 from relaylite.errors import ModelError
-from relaylite.modelfile import part_names
+from relaylite.gguf.header import part_names
 from relaylite.process import address_space_left, available_bytes
 from relaylite.seam import Memory
 

@@ -10,11 +10,12 @@ import pytest
 from hub_server import Hub, serve
 from test_modelfile import write_model
 
-from relaylite import catalog, paths
-from relaylite.catalog import find_remote, load_catalog, resolve_model
-from relaylite.download import Remote
+from relaylite import paths
 from relaylite.errors import ModelError, ModelFileError, UsageError
-from relaylite.modelfile import read_model_file
+from relaylite.gguf import catalog
+from relaylite.gguf.catalog import find_remote, load_catalog, resolve_model
+from relaylite.gguf.download import Remote
+from relaylite.gguf.header import read_model_file
 
 
 def test_every_entry_can_be_found_and_checked() -> None:

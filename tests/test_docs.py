@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from relaylite.agents import BUILT_IN, load_agents
-from relaylite.catalog import load_catalog
 from relaylite.cli import COMMANDS
 from relaylite.config import load_settings
 from relaylite.events import Turn
+from relaylite.gguf.catalog import load_catalog
 from relaylite.metrics import TtftParts, TurnMetrics
 from relaylite.result import ChainResult
 

@@ -12,9 +12,9 @@ import pytest
 from filelock import FileLock
 from hub_server import COMMIT, Hub, serve
 
-from relaylite import download
-from relaylite.download import Remote
 from relaylite.errors import ModelError
+from relaylite.gguf import download
+from relaylite.gguf.download import Remote
 
 CONTENT = os.urandom(3_000_000)
 MODEL = Remote("owner/repo", "m.gguf")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from relaylite import fingerprint, paths
+from relaylite import paths
+from relaylite.gguf import fingerprint
 
 
 @pytest.fixture

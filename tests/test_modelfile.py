@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaylite.errors import ModelFileError
-from relaylite.modelfile import MAX_KEPT, part_names, read_model_file
+from relaylite.gguf.header import MAX_KEPT, part_names, read_model_file
 
 
 def write_model(path: Path, *, block_count: int = 2, type: str | None = None, architecture: str = "llama") -> Path:
@@ -51,7 +51,7 @@ def test_header_is_read(tmp_path: Path) -> None:
 
 
 def test_block_sizes_equal_those_of_the_gguf_package() -> None:
-    from relaylite.modelfile import _BLOCKS
+    from relaylite.gguf.header import _BLOCKS
 
     assert {int(kind): size for kind, size in gguf.GGML_QUANT_SIZES.items()}.items() <= _BLOCKS.items()
 

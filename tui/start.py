@@ -34,7 +34,7 @@ class ModelOpener:
         self._settings = settings
 
     def locate(self, model: str, on_progress: OnProgress) -> str:
-        from relaylite.catalog import resolve_model
+        from relaylite.gguf.catalog import resolve_model
 
         def fetched(name: str, done: int, total: int) -> None:
             on_progress(Progress(f"fetching {name}", done / total if total else None))

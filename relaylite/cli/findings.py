@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from relaylite import config, download, paths
+from relaylite import config, paths
 from relaylite.agents import load_agents
-from relaylite.catalog import load_catalog
 from relaylite.errors import RelayliteError
+from relaylite.gguf import download
+from relaylite.gguf.catalog import load_catalog
 from relaylite.process import available_bytes, logical_cores, physical_cores
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"

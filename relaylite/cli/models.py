@@ -7,13 +7,13 @@ from dataclasses import asdict
 
 import click
 
-from relaylite.catalog import CatalogEntry, find_entry, find_remote, load_catalog, resolve_model
 from relaylite.cli import options
 from relaylite.cli.command import CONTEXT, Group
 from relaylite.cli.document import Document
 from relaylite.cli.interrupts import Work
 from relaylite.cli.terminal import Output
 from relaylite.errors import UsageError
+from relaylite.gguf.catalog import CatalogEntry, find_entry, find_remote, load_catalog, resolve_model
 
 
 @click.group(
@@ -66,7 +66,7 @@ def pull(model: str, quiet: bool, verbose: bool) -> None:
 @click.argument("model")
 def path(model: str) -> None:
     """Print where MODEL lies on this machine; exit code 2 if it does not."""
-    from relaylite import download
+    from relaylite.gguf import download
 
     entry = find_entry(model)
     place = entry.path() if entry else download.cached(find_remote(model))
@@ -79,7 +79,7 @@ def path(model: str) -> None:
 @click.argument("model")
 def remove(model: str) -> None:
     """Remove MODEL, and what an interrupted download of it left, from this machine."""
-    from relaylite import download
+    from relaylite.gguf import download
 
     freed = download.remove(find_remote(model))
     if not freed:

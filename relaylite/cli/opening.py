@@ -70,7 +70,7 @@ def _loaded(settings: Settings, output: Output, load: Callable[[Path, Callable[[
     opened: list[Model] = []
 
     def work(post: Callable[[Callable[[], None]], None]) -> None:
-        from relaylite.catalog import resolve_model
+        from relaylite.gguf.catalog import resolve_model
 
         path = resolve_model(settings.model, lambda *step: post(lambda: output.progress(*step)))
         opened.append(load(path, lambda done: post(lambda: output.status(f"loading {path.name}: {done:.0%}"))))

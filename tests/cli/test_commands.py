@@ -19,10 +19,11 @@ from commands import Invoke, one_line
 from fakes import FakeEngine
 from hub_server import Hub, serve
 
-from relaylite import catalog, paths
+from relaylite import paths
 from relaylite.agents import BUILT_IN
 from relaylite.cli import COMMANDS, main
 from relaylite.config import describe
+from relaylite.gguf import catalog
 
 
 def test_help_lists_every_command_as_the_command_itself_says(invoke: Invoke) -> None:
@@ -172,7 +173,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_model_path: Pat
         "tiny", "m.gguf", "1", "MIT", 128, "-", "-", repo="o/r", bytes=len(content), sha256=hashlib.sha256(content).hexdigest()
     )
     entries = {"smollm2-135m": catalog.load_catalog()["smollm2-135m"], "tiny": entry}
-    for module in ("relaylite.catalog", "relaylite.cli.models"):
+    for module in ("relaylite.gguf.catalog", "relaylite.cli.models"):
         monkeypatch.setattr(f"{module}.load_catalog", lambda: entries)
     with serve(Hub({"o/r/m.gguf": content})) as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)

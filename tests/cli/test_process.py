@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from hub_server import Hub, serve
 
-from relaylite import download
-from relaylite.download import Remote
+from relaylite.gguf import download
+from relaylite.gguf.download import Remote
 
 TIMEOUT_S = 300
 LONG_TASK = "Say what follows in your own words. " + "The quick brown fox jumps over the lazy dog. " * 300

@@ -11,8 +11,8 @@ from live_engine import LiveEngine, Taken, difference, opened, plan_of
 from plain_llama import greedy, rows_in
 from tiny_models import write_adapter, write_model
 
-from relaylite.adapters import Adapter, parse_adapter, read_adapters
 from relaylite.errors import ModelError, ModelFileError, UsageError
+from relaylite.gguf.adapters import Adapter, parse_adapter, read_adapters
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.policies import RELAY
 from relaylite.store import Store

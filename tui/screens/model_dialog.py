@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from relaylite.catalog import CatalogEntry, load_catalog
+from relaylite.gguf.catalog import CatalogEntry, load_catalog
 from relaylite.tui import figures
 from relaylite.tui.screens.dialog import Dialog
 

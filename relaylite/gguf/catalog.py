@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from relaylite import download, paths
-from relaylite.download import Progress, Remote
+from relaylite import paths
 from relaylite.errors import ModelFileError, UsageError, did_you_mean
-from relaylite.modelfile import read_model_file
+from relaylite.gguf import download
+from relaylite.gguf.download import Progress, Remote
+from relaylite.gguf.header import read_model_file
 
 DEFAULT = "default"
 SMALL = "smollm2-135m"  # what `default` stands for

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from relaylite import paths
 from relaylite.errors import ModelError, ModelFileError
-from relaylite.modelfile import part_names
+from relaylite.gguf.header import part_names
 
 if TYPE_CHECKING:
     from huggingface_hub import HfFileMetadata

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relaylite.errors import ModelFileError, UsageError
-from relaylite.modelfile import FLOAT32, ModelFile, TensorEntry, part_names, read_header
+from relaylite.gguf.header import FLOAT32, ModelFile, TensorEntry, part_names, read_header
 from relaylite.paths import expanded
 
 _A, _B = ".lora_a", ".lora_b"
