@@ -123,8 +123,8 @@ async def _key(app) -> float:
 async def measure_model(model: str) -> list[dict[str, object]]:
     """Key delays while a real model loads, prefills a long message, and writes."""
     from relaylite.agents import BUILT_IN
-    from relaylite.config import Settings
     from relaylite.reuse.policies import RELAY
+    from relaylite.settings.settings import Settings
     from relaylite.tui.app import RelayApp
     from relaylite.tui.engine_thread import EngineThread
     from relaylite.tui.files import History

@@ -19,8 +19,8 @@ from textual.pilot import Pilot
 
 from relaylite import paths
 from relaylite.agents import choose_agents, load_agents
-from relaylite.config import Settings
 from relaylite.reuse.policies import RELAY
+from relaylite.settings.settings import Settings
 from relaylite.tui.app import RelayApp
 from relaylite.tui.engine_thread import EngineThread
 from relaylite.tui.files import History

@@ -14,8 +14,9 @@ import threading
 import time
 from collections.abc import Sequence
 
-from relaylite import devices, values
+from relaylite import devices
 from relaylite.errors import ModelError, UsageError
+from relaylite.settings import readers
 
 WARNING = (
     "llama.cpp's RPC has neither authentication nor encryption: whoever can reach a worker's port, or listen on the way, can read and "
@@ -50,7 +51,7 @@ class Workers:
     def __init__(self, addresses: Sequence[str]) -> None:
         self._held: set[str] = set()
         try:
-            addresses = values.addresses(tuple(addresses))
+            addresses = readers.addresses(tuple(addresses))
         except ValueError as error:
             raise UsageError(f"a worker {error}, not {', '.join(addresses)!r}") from error
         if not devices.has_rpc():

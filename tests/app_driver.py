@@ -14,8 +14,8 @@ from textual.pilot import Pilot
 from relaylite.agents import BUILT_IN, Agent
 from relaylite.api import Relay
 from relaylite.attachments import Attachment
-from relaylite.config import Settings
 from relaylite.reuse.policies import NAIVE, Policy
+from relaylite.settings.settings import Settings
 from relaylite.tui.app import RelayApp
 from relaylite.tui.backend import OnProgress, Opener, Progress, RelayLike
 from relaylite.tui.engine_thread import EngineThread

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from relaylite import config, paths
-from relaylite.config import Settings, load_settings
+from relaylite import paths
 from relaylite.errors import UsageError
+from relaylite.settings import settings
+from relaylite.settings.settings import Settings, load_settings
 from relaylite.store.quantize import CODECS
 
 
@@ -69,9 +70,9 @@ def test_sampling_of_files_is_a_base_and_that_of_flags_and_variables_is_forced(f
 
 
 def test_every_setting_has_a_sentence_and_its_default_is_a_value_that_may_be_given() -> None:
-    names = [name for name, _, _ in config.describe()]
+    names = [name for name, _, _ in settings.describe()]
     assert {"model", "store.ram", "tui.keys", "relay"} <= set(names) and "sources" not in names
-    for name, about, default in config.describe():
+    for name, about, default in settings.describe():
         assert about.endswith("."), name
         if default not in (None, "", ()):
             assert load_settings({name: default}) == Settings(), name
@@ -128,7 +129,7 @@ def test_files_that_cannot_be_read(folder: Path) -> None:
 def test_variables_that_name_nothing_are_known_to_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELAYLITE_MODLE", "x")
     monkeypatch.setenv("RELAYLITE_MODEL", "x")
-    assert config.unknown_variables() == ["RELAYLITE_MODLE"]
+    assert settings.unknown_variables() == ["RELAYLITE_MODLE"]
 
 
 @pytest.mark.parametrize(("text", "n"), [("512MiB", 2**29), ("4 GB", 4 * 10**9), ("1.5k", 1500), ("0", 0), ("7b", 7), ("2gi", 2**31)])
@@ -138,13 +139,13 @@ def test_sizes(text: str, n: int) -> None:
 
 @pytest.mark.parametrize(("n", "text"), [(4 * 2**30, "4 GiB"), (1536 * 2**20, "1536 MiB"), (10**9, "1 GB"), (12345, "12345"), (0, "0")])
 def test_sizes_are_shown_in_the_unit_that_fits_and_can_be_given_back(n: int, text: str) -> None:
-    assert config.shown("store.disk", n) == text
+    assert settings.shown("store.disk", n) == text
     assert load_settings({"store.disk": text}).store.disk == n
 
 
 @pytest.mark.parametrize(("name", "value", "text"), [("stop", (), "unset"), ("tui.mouse", False, "false"), ("agents", ("a", "b"), "a,b")])
 def test_values_are_shown_as_they_are_written(name: str, value: object, text: str) -> None:
-    assert config.shown(name, value) == text
+    assert settings.shown(name, value) == text
 
 
 def test_all_state_lies_below_one_folder(home: Path) -> None:
@@ -169,7 +170,7 @@ def test_without_the_variable_state_lies_where_the_system_wants_it(monkeypatch: 
 
 
 def test_the_forms_of_stored_rows_are_those_that_the_store_has(folder: Path) -> None:
-    assert set(config.STORE_CODECS) == set(CODECS)
+    assert set(settings.STORE_CODECS) == set(CODECS)
     write(folder / "relaylite.toml", '[store]\ncodec = "q6-q4"\n')
     assert load_settings().relay_options()["store_codec"] == "q6-q4"
     write(folder / "relaylite.toml", '[store]\ncodec = "zip"\n')

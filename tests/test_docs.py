@@ -10,11 +10,11 @@ import pytest
 
 from relaylite.agents import BUILT_IN, load_agents
 from relaylite.cli import COMMANDS
-from relaylite.config import load_settings
 from relaylite.events import Turn
 from relaylite.gguf.catalog import load_catalog
 from relaylite.metrics import TtftParts, TurnMetrics
 from relaylite.result import ChainResult
+from relaylite.settings.settings import load_settings
 
 ROOT = Path(__file__).parent.parent
 

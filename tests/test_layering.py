@@ -193,7 +193,7 @@ HEAVY = {"llama_cpp", "textual", "huggingface_hub", "jinja2", "numpy"}
         ("import relaylite", set()),
         ("from relaylite import UsageError, Sampling", set()),
         ("from relaylite import Relay, Chain, Agent", {"jinja2", "numpy"}),
-        ("import relaylite.config, relaylite.gguf.catalog", set()),
+        ("import relaylite.settings.settings, relaylite.gguf.catalog", set()),
     ],
 )
 def test_an_import_loads_nothing_heavy(statement: str, allowed: set[str]) -> None:

@@ -20,9 +20,9 @@ from textual.widget import MountError
 
 from relaylite.agents import Agent
 from relaylite.attachments import Attachment
-from relaylite.config import Settings
 from relaylite.events import TextDelta
 from relaylite.reuse.policies import Policy
+from relaylite.settings.settings import Settings
 from relaylite.tui import look
 from relaylite.tui.commands import COMMANDS
 from relaylite.tui.conversation import Conversation

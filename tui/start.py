@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from relaylite.attachments import Attachment
-    from relaylite.config import Settings
+    from relaylite.settings.settings import Settings
 
 LOG_NAME = "tui.log"
 

@@ -11,7 +11,7 @@ from relaylite.cli import options
 from relaylite.cli.command import Command
 from relaylite.cli.document import Document
 from relaylite.cli.terminal import Output
-from relaylite.config import Settings
+from relaylite.settings.settings import Settings
 
 
 @click.command("agents", cls=Command, examples=("relaylite agents", "relaylite agents --agents-file mine.toml --json"))

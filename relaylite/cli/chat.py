@@ -20,8 +20,8 @@ from relaylite.cli.opening import open_relay
 from relaylite.cli.run import chosen_agents, events_of
 from relaylite.cli.tasks import checked
 from relaylite.cli.terminal import Output
-from relaylite.config import Settings
 from relaylite.errors import RelayliteError, UsageError, did_you_mean
+from relaylite.settings.settings import Settings
 
 if TYPE_CHECKING:
     from relaylite.api import Relay

@@ -11,7 +11,7 @@ from relaylite.cli import options
 from relaylite.cli.command import Command
 from relaylite.cli.document import Document
 from relaylite.cli.terminal import Output
-from relaylite.config import describe, load_settings, shown
+from relaylite.settings.settings import describe, load_settings, shown
 
 
 @click.command("config", cls=Command, examples=("relaylite config", "RELAYLITE_POLICY=prefix relaylite config --json"))

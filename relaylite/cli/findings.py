@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from relaylite import config, paths
+from relaylite import paths
 from relaylite.agents import load_agents
 from relaylite.errors import RelayliteError
 from relaylite.gguf import download
 from relaylite.gguf.catalog import load_catalog
 from relaylite.process import available_bytes, logical_cores, physical_cores
+from relaylite.settings import settings
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
 PACKAGES = ("relaylite", "llama-cpp-python", "numpy", "cffi", "click", "textual", "huggingface-hub")
@@ -99,10 +100,10 @@ def machine() -> list[Finding]:
 def places() -> list[Finding]:
     """Settings, folders, models on this machine."""
     found = [
-        _readable("settings", str(paths.settings_file()), config.load_settings),
+        _readable("settings", str(paths.settings_file()), settings.load_settings),
         _readable("agents", str(paths.agents_file()), load_agents),
     ]
-    found += [Finding(NOTE, name, "names no setting", "`relaylite config` lists the settings") for name in config.unknown_variables()]
+    found += [Finding(NOTE, name, "names no setting", "`relaylite config` lists the settings") for name in settings.unknown_variables()]
     for name, folder in (("data", paths.data_folder()), ("cache", paths.cache_folder()), ("models", paths.hub_cache_folder())):
         found.append(_folder(name, folder))
     bundled = paths.bundled_model_file()

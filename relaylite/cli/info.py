@@ -13,7 +13,7 @@ from relaylite.cli.command import Command
 from relaylite.cli.document import Document
 from relaylite.cli.opening import open_relay
 from relaylite.cli.terminal import Output
-from relaylite.config import Settings
+from relaylite.settings.settings import Settings
 
 if TYPE_CHECKING:
     from relaylite.seam import Memory, ModelInfo

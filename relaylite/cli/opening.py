@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from relaylite.cli.interrupts import Work, held
 from relaylite.cli.terminal import Output
-from relaylite.config import Settings
+from relaylite.settings.settings import Settings
 
 if TYPE_CHECKING:
     from relaylite.api import Relay

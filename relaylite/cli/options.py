@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from relaylite import config
 from relaylite.cli.document import FLAG, Document
-from relaylite.config import load_settings
+from relaylite.settings import settings
+from relaylite.settings.settings import load_settings
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-_ABOUT = {name: about for name, about, _ in config.describe()}
+_ABOUT = {name: about for name, about, _ in settings.describe()}
 _SHORT = {"model": "-m", "agents": "-a", "policy": "-p", "max_tokens": "-n", "temperature": "-t"}
 _METAVAR = {
     "model": "MODEL",

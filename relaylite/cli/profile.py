@@ -17,7 +17,7 @@ from relaylite.cli.document import Document
 from relaylite.cli.interrupts import Work
 from relaylite.cli.opening import open_engine
 from relaylite.cli.terminal import Output, bar
-from relaylite.config import Settings
+from relaylite.settings.settings import Settings
 
 if TYPE_CHECKING:
     from relaylite.bench.figures import Figure

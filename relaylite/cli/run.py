@@ -19,8 +19,8 @@ from relaylite.cli.narrator import Narrator
 from relaylite.cli.opening import open_relay
 from relaylite.cli.tasks import read_task
 from relaylite.cli.terminal import Output
-from relaylite.config import Settings
 from relaylite.metrics import FINISH_CANCELLED
+from relaylite.settings.settings import Settings
 
 if TYPE_CHECKING:
     from relaylite.chain import Chain

@@ -11,8 +11,8 @@ from relaylite.cli.narrator import seconds
 from relaylite.cli.opening import open_relay
 from relaylite.cli.run import events_of
 from relaylite.cli.terminal import Output
-from relaylite.config import load_settings
 from relaylite.errors import RelayliteError
+from relaylite.settings.settings import load_settings
 
 if TYPE_CHECKING:
     from relaylite.api import Relay

@@ -12,8 +12,8 @@ from relaylite.cli import options
 from relaylite.cli.command import CONTEXT, Group
 from relaylite.cli.document import Document
 from relaylite.cli.terminal import Output
-from relaylite.config import load_settings
 from relaylite.errors import RelayliteError
+from relaylite.settings.settings import load_settings
 
 if TYPE_CHECKING:
     from relaylite.store.folder import RowFolder

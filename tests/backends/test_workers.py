@@ -15,9 +15,10 @@ import pytest
 from places import free_port, skip_unless_there, started_worker
 from tiny_models import write_model
 
-from relaylite import devices, rpc, values
+from relaylite import devices, rpc
 from relaylite.engine import Engine, EngineOptions
 from relaylite.errors import ModelError, UsageError
+from relaylite.settings import readers
 
 COMMAND = [sys.executable, "-m", "relaylite"]
 
@@ -52,13 +53,13 @@ def answering(answer: bytes | None) -> Iterator[str]:
     ("raw", "expected"), [("a:1,b:65535", ("a:1", "b:65535")), (["10.0.0.1:50052"], ("10.0.0.1:50052",)), (" a:1 , ", ("a:1",))]
 )
 def test_addresses_are_read(raw: object, expected: tuple[str, ...]) -> None:
-    assert values.addresses(raw) == expected
+    assert readers.addresses(raw) == expected
 
 
 @pytest.mark.parametrize("raw", ["a", "a:", ":1", "a:0", "a:65536", "a:b", "[::1]:5", "a:1:2", "", 5, "a:²"])
 def test_what_is_no_address_is_refused(raw: object) -> None:
     with pytest.raises(ValueError, match="must be"):
-        values.addresses(raw)
+        readers.addresses(raw)
 
 
 def test_nobody_listens() -> None:

@@ -22,8 +22,8 @@ from hub_server import Hub, serve
 from relaylite import paths
 from relaylite.agents import BUILT_IN
 from relaylite.cli import COMMANDS, main
-from relaylite.config import describe
 from relaylite.gguf import catalog
+from relaylite.settings.settings import describe
 
 
 def test_help_lists_every_command_as_the_command_itself_says(invoke: Invoke) -> None:

@@ -128,7 +128,7 @@ def test_every_key_is_one_that_terminals_send_and_nothing_else_needs() -> None:
 
 
 def test_keys_can_be_set_in_the_settings() -> None:
-    from relaylite.config import Settings, TuiSettings
+    from relaylite.settings.settings import Settings, TuiSettings
 
     engine = FakeEngine()
     engine.token_gate.clear()

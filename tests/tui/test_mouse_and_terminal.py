@@ -90,7 +90,7 @@ def test_native_output_goes_to_the_log_while_the_app_owns_the_terminal(tmp_path:
 
 def test_without_a_terminal_the_app_refuses_in_one_line() -> None:
     code = (
-        "import runpy; runpy.run_path({conftest!r}); from relaylite.config import Settings; from relaylite.errors import UsageError\n"
+        "import runpy; runpy.run_path({conftest!r}); from relaylite.settings.settings import Settings; from relaylite.errors import UsageError\n"
         "from relaylite.tui import run_app\n"
         "try:\n    run_app(Settings())\nexcept UsageError as error:\n    print(error)"
     ).format(conftest=str(Path(__file__).with_name("conftest.py")))

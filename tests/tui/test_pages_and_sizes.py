@@ -12,7 +12,7 @@ from app_driver import ask, drive, open_dialog, say, screen_text, scripted_app, 
 from fakes import FakeEngine
 from textual.pilot import Pilot
 
-from relaylite.config import Settings, TuiSettings
+from relaylite.settings.settings import Settings, TuiSettings
 from relaylite.tui.commands import COMMANDS
 from relaylite.tui.screens.pages import HelpPage, SettingsPage
 

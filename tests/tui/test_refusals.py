@@ -9,8 +9,8 @@ from app_driver import ask, drive, notices, screen_text, scripted_app
 from refusing import REASONS, refusing_model
 from textual.pilot import Pilot
 
-from relaylite.config import load_settings
 from relaylite.reuse.policies import RELAY
+from relaylite.settings.settings import load_settings
 from relaylite.tui.start import ModelOpener
 
 

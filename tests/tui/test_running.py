@@ -12,9 +12,9 @@ from fakes import FakeEngine
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 
-from relaylite.config import Settings, TuiSettings
 from relaylite.errors import NativeError
 from relaylite.reuse.policies import RELAY
+from relaylite.settings.settings import Settings, TuiSettings
 from relaylite.tui.app import RelayApp
 from relaylite.tui.backend import OnProgress, Progress, RelayLike
 from relaylite.tui.screens.dialog import TextDialog

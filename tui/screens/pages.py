@@ -10,7 +10,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from relaylite.config import Settings, describe, shown
+from relaylite.settings.settings import Settings, describe, shown
 from relaylite.tui.commands import COMMANDS
 from relaylite.tui.safe_text import one_line
 from relaylite.tui.screens.dialog import Dialog

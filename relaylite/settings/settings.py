@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from relaylite import paths, values
+from relaylite import paths
 from relaylite.errors import UsageError, did_you_mean
 from relaylite.reuse.policies import FIDELITIES, Fidelity, parse_policy
 from relaylite.sampling import MAX_SEED
+from relaylite.settings import readers
 
 PREFIX = "RELAYLITE_"
 STORE_CODECS = ("plain", "q8", "q8-q4", "q6-q4", "q4")
@@ -29,14 +30,14 @@ T = TypeVar("T")
 
 
 def _policy(raw: object) -> str:
-    name = values.text(raw).lower()
+    name = readers.text(raw).lower()
     parse_policy(name)
     return name
 
 
 def _max_tokens(raw: object) -> int:
     try:
-        n: int = values.integer(-1)(raw)
+        n: int = readers.integer(-1)(raw)
     except ValueError:
         n = 0
     if n == 0:
@@ -44,7 +45,7 @@ def _max_tokens(raw: object) -> int:
     return n
 
 
-def _setting(default: T, read: values.Reader, about: str) -> T:
+def _setting(default: T, read: readers.Reader, about: str) -> T:
     """A field with its default, the reader of its values, and a sentence for help texts."""
     metadata = {"read": read, "about": about}
     if isinstance(default, dict):
@@ -56,51 +57,51 @@ def _setting(default: T, read: values.Reader, about: str) -> T:
 class StoreSettings:
     """`[store]`: budgets of the row store."""
 
-    ram: int | None = _setting(None, values.size, "Rows kept in memory, such as 512MiB; a quarter of the free memory if unset.")
-    disk: int = _setting(4 * 2**30, values.size, "Rows kept on disk, such as 4GiB; 0 keeps none.")
-    folder: Path | None = _setting(None, values.folder_or_file, "Where rows on disk lie; a folder in relaylite's cache if unset.")
-    codec: str = _setting("plain", values.choice(STORE_CODECS), "Form of rows on disk: plain, or smaller with some loss, down to q4.")
+    ram: int | None = _setting(None, readers.size, "Rows kept in memory, such as 512MiB; a quarter of the free memory if unset.")
+    disk: int = _setting(4 * 2**30, readers.size, "Rows kept on disk, such as 4GiB; 0 keeps none.")
+    folder: Path | None = _setting(None, readers.folder_or_file, "Where rows on disk lie; a folder in relaylite's cache if unset.")
+    codec: str = _setting("plain", readers.choice(STORE_CODECS), "Form of rows on disk: plain, or smaller with some loss, down to q4.")
 
 
 @dataclass(frozen=True, slots=True)
 class TuiSettings:
     """`[tui]`: the terminal app."""
 
-    theme: str = _setting("", values.text, "Name of a Textual theme; the app chooses if unset.")
-    mouse: bool = _setting(True, values.boolean, "Whether the app takes the mouse.")
-    keys: Mapping[str, Any] = _setting({}, values.table, 'Keys of actions, such as cancel = "ctrl+x".')
+    theme: str = _setting("", readers.text, "Name of a Textual theme; the app chooses if unset.")
+    mouse: bool = _setting(True, readers.boolean, "Whether the app takes the mouse.")
+    keys: Mapping[str, Any] = _setting({}, readers.table, 'Keys of actions, such as cancel = "ctrl+x".')
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """All settings. `sources` says for each name that was set (`store.ram` within a table) where: a flag, a variable or a file."""
 
-    model: str = _setting("default", values.text, "GGUF file, catalogue name, hf:owner/repo/file.gguf, or default (SmolLM2-135M).")
-    agents: tuple[str, ...] = _setting(("plan", "code", "review"), values.names, "Agents of the chain, in order.")
-    agents_file: Path | None = _setting(None, values.folder_or_file, "TOML file with more agents.")
+    model: str = _setting("default", readers.text, "GGUF file, catalogue name, hf:owner/repo/file.gguf, or default (SmolLM2-135M).")
+    agents: tuple[str, ...] = _setting(("plan", "code", "review"), readers.names, "Agents of the chain, in order.")
+    agents_file: Path | None = _setting(None, readers.folder_or_file, "TOML file with more agents.")
     policy: str = _setting("relay", _policy, "What is taken over from upstream: full, prefix, naive or relay.")
-    fidelity: Fidelity = _setting("balanced", values.choice(FIDELITIES), "How much relay recomputes: fast, balanced or careful.")
+    fidelity: Fidelity = _setting("balanced", readers.choice(FIDELITIES), "How much relay recomputes: fast, balanced or careful.")
     max_tokens: int = _setting(512, _max_tokens, "Tokens an agent may write; -1 writes until the context is full.")
-    temperature: float = _setting(0.0, values.number(0, 10), "Sampling temperature; 0 always takes the likeliest token.")
-    top_k: int = _setting(40, values.integer(0), "Sample among the k likeliest tokens; 0 among all.")
-    top_p: float = _setting(0.95, values.number(0, 1), "Sample among the likeliest tokens that make up this probability.")
-    min_p: float = _setting(0.05, values.number(0, 1), "Drop tokens below this share of the likeliest one's probability.")
-    repeat_penalty: float = _setting(1.0, values.number(0.01, 10), "Penalty on tokens that were just used; 1 is none.")
-    seed: int = _setting(0, values.integer(0, MAX_SEED), "Seed of the sampler.")
-    stop: tuple[str, ...] = _setting((), values.texts, "Texts that end an answer.")
-    ctx: int | None = _setting(None, values.integer(16), "Context size in tokens.")
-    threads: int | None = _setting(None, values.integer(1, 1024), "CPU threads; one for each core if unset.")
-    gpu_layers: int | None = _setting(None, values.integer(-1), "Layers to put on the GPU or on workers; -1 is all.")
-    rpc: tuple[str, ...] = _setting((), values.addresses, "Workers that hold layers (relaylite worker), host:port with commas between.")
-    lora: tuple[str, ...] = _setting((), values.adapters, "LoRA adapters, FILE or FILE:SCALE with commas between.")
-    chat_template: str = _setting("", values.text, "chatml, or a Jinja file, in place of the model's own chat template.")
-    kv_type: str = _setting("f16", values.choice(KV_TYPES), "Type of the rows in the cache.")
+    temperature: float = _setting(0.0, readers.number(0, 10), "Sampling temperature; 0 always takes the likeliest token.")
+    top_k: int = _setting(40, readers.integer(0), "Sample among the k likeliest tokens; 0 among all.")
+    top_p: float = _setting(0.95, readers.number(0, 1), "Sample among the likeliest tokens that make up this probability.")
+    min_p: float = _setting(0.05, readers.number(0, 1), "Drop tokens below this share of the likeliest one's probability.")
+    repeat_penalty: float = _setting(1.0, readers.number(0.01, 10), "Penalty on tokens that were just used; 1 is none.")
+    seed: int = _setting(0, readers.integer(0, MAX_SEED), "Seed of the sampler.")
+    stop: tuple[str, ...] = _setting((), readers.texts, "Texts that end an answer.")
+    ctx: int | None = _setting(None, readers.integer(16), "Context size in tokens.")
+    threads: int | None = _setting(None, readers.integer(1, 1024), "CPU threads; one for each core if unset.")
+    gpu_layers: int | None = _setting(None, readers.integer(-1), "Layers to put on the GPU or on workers; -1 is all.")
+    rpc: tuple[str, ...] = _setting((), readers.addresses, "Workers that hold layers (relaylite worker), host:port with commas between.")
+    lora: tuple[str, ...] = _setting((), readers.adapters, "LoRA adapters, FILE or FILE:SCALE with commas between.")
+    chat_template: str = _setting("", readers.text, "chatml, or a Jinja file, in place of the model's own chat template.")
+    kv_type: str = _setting("f16", readers.choice(KV_TYPES), "Type of the rows in the cache.")
     settle_after_s: float = _setting(
-        2.0, values.number(0, 3600), "Idle seconds after which a conversation's past is computed exactly in the background; 0 never."
+        2.0, readers.number(0, 3600), "Idle seconds after which a conversation's past is computed exactly in the background; 0 never."
     )
     store: StoreSettings = field(default_factory=StoreSettings)
     tui: TuiSettings = field(default_factory=TuiSettings)
-    relay: Mapping[str, Any] = _setting({}, values.table, "Parameters of the relay policy.")
+    relay: Mapping[str, Any] = _setting({}, readers.table, "Parameters of the relay policy.")
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def for_model(self, model: str | None) -> Settings:
@@ -179,8 +180,8 @@ def shown(name: str, value: object) -> str:
     """The value of a setting as people write it in a file or a variable; `unset` where there is none."""
     if value in (None, "", (), {}):
         return "unset"
-    if _FIELDS[name].metadata["read"] is values.size and isinstance(value, int):
-        return values.size_text(value)
+    if _FIELDS[name].metadata["read"] is readers.size and isinstance(value, int):
+        return readers.size_text(value)
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
@@ -200,7 +201,7 @@ _FIELDS = _fields_of(Settings) | _fields_of(StoreSettings, "store.") | _fields_o
 
 
 def _takes_table(name: str) -> bool:
-    return _FIELDS[name].metadata["read"] is values.table
+    return _FIELDS[name].metadata["read"] is readers.table
 
 
 def _entries(file: Path) -> Iterator[tuple[str, object]]:

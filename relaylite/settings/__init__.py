@@ -1,0 +1,1 @@
+"""`load_settings` in `settings.py`: every setting, its value and where that came from."""
