@@ -22,7 +22,7 @@ from typing import Any
 from relaylite import Relay
 from relaylite.bench import machine
 from relaylite.bench.figures import Figure, Series, svg
-from relaylite.process import resident_bytes
+from relaylite.machine.resources import resident_bytes
 
 DOCS = Path(__file__).parent.parent / "docs"
 WARM_UP = 20  # chains

@@ -15,7 +15,7 @@ from typing import Any
 from relaylite.agents import Agent
 from relaylite.chain import Chain
 from relaylite.errors import RelayliteError, UsageError
-from relaylite.process import available_bytes, resident_bytes
+from relaylite.machine.resources import available_bytes, resident_bytes
 from relaylite.reuse.policies import Fidelity, Policy, parse_policy
 from relaylite.runner import Runner
 from relaylite.sampling import Sampling

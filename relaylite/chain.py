@@ -21,7 +21,7 @@ from relaylite.attachments import Attachment
 from relaylite.conversation import Round, messages_for
 from relaylite.errors import Cancelled, ContextOverflow, EngineBusy, EngineClosed, RelayliteError, UsageError
 from relaylite.events import ChainFinished, ChainStarted, Event, Notice, PrefillDone, Turn, TurnFinished
-from relaylite.process import peak_resident_bytes
+from relaylite.machine.resources import peak_resident_bytes
 from relaylite.prompt.builder import Prompt
 from relaylite.prompt.messages import Text
 from relaylite.result import ChainResult

@@ -12,7 +12,7 @@ from pathlib import Path
 from relaylite import llama, native
 from relaylite.errors import ModelError
 from relaylite.gguf.header import part_names
-from relaylite.process import address_space_left, available_bytes
+from relaylite.machine.resources import address_space_left, available_bytes
 from relaylite.seam import Memory
 
 _LOAD_BYTES = 96 * 2**20  # words, and the sketches and graphs that are made before a context; llama.cpp ends the process without

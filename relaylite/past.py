@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relaylite import llama
-from relaylite.process import available_bytes
+from relaylite.machine.resources import available_bytes
 from relaylite.reuse.plan import Kind, Match, Plan
 from relaylite.reuse.rows import RowLayout, Rows, Tokens
 from relaylite.sequence import LiveSequence, common_length

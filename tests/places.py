@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from relaylite import devices, rpc
 from relaylite.errors import ModelError
+from relaylite.machine import devices, workers
 
 NAMES = ("cpu", "gpu", "gpu-half", "worker", "worker-half")
 START_S = 120  # importing llama_cpp on a busy machine
@@ -44,7 +44,7 @@ class Place:
     @contextmanager
     def of_model(self, n_layer: int) -> Iterator[dict[str, Any]]:
         """Arguments of `live_model.opened`."""
-        held = rpc.Workers([self.worker]) if self.worker else None
+        held = workers.Workers([self.worker]) if self.worker else None
         try:
             yield {"n_gpu_layers": self.n_gpu_layers(n_layer), "devices": held.devices[:1] if held else ()}
         finally:
@@ -86,7 +86,7 @@ def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None
     deadline = time.monotonic() + START_S
     while True:
         try:
-            rpc.ask(address)
+            workers.ask(address)
             return
         except ModelError as error:
             if process.poll() is not None or time.monotonic() > deadline:

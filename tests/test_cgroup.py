@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from relaylite import cgroup, process
+from relaylite.machine import cgroup, resources
 
 
 def system(root: Path, groups: str, **files: str) -> Path:
@@ -73,13 +73,13 @@ def test_memory_is_what_the_tightest_group_leaves(groups: str, files: dict[str, 
 
 @pytest.mark.parametrize(("share", "expected"), [(None, 8), (0.5, 1), (1.0, 1), (2.9, 2), (64.0, 8)])
 def test_as_many_threads_as_the_group_pays_for(share: float | None, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_allowed_cores", lambda: 8)
+    monkeypatch.setattr(resources, "_allowed_cores", lambda: 8)
     monkeypatch.setattr(cgroup, "processors", lambda: share)
-    assert process.logical_cores() == expected
-    assert process.physical_cores() in (expected, min(expected, 4))  # 4 where cores have two threads
+    assert resources.logical_cores() == expected
+    assert resources.physical_cores() in (expected, min(expected, 4))  # 4 where cores have two threads
 
 
 def test_memory_of_the_group_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    free = process.available_bytes()
+    free = resources.available_bytes()
     monkeypatch.setattr(cgroup, "memory_left", lambda: 12345)
-    assert process.available_bytes() == 12345 < free
+    assert resources.available_bytes() == 12345 < free

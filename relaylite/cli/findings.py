@@ -15,7 +15,7 @@ from relaylite.agents import load_agents
 from relaylite.errors import RelayliteError
 from relaylite.gguf import download
 from relaylite.gguf.catalog import load_catalog
-from relaylite.process import available_bytes, logical_cores, physical_cores
+from relaylite.machine.resources import available_bytes, logical_cores, physical_cores
 from relaylite.settings import settings
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
@@ -54,7 +54,7 @@ def installation() -> list[Finding]:
 def llama_cpp() -> list[Finding]:
     """Devices and features of the installed llama.cpp."""
     try:
-        from relaylite import devices
+        from relaylite.machine import devices
     except (ImportError, OSError) as error:
         return [Finding(PROBLEM, "llama.cpp", str(error), "pip install --force-reinstall llama-cpp-python==0.3.36")]
     listed = devices.list_devices()

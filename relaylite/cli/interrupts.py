@@ -40,8 +40,8 @@ class Terminated(BaseException):
 
 
 def lost_worker() -> str:
-    """What relaylite.rpc said of a worker that went away, where that is why SIGTERM came; else ""."""
-    rpc = sys.modules.get("relaylite.rpc")  # not imported for this: it loads llama.cpp
+    """What relaylite.machine.workers said of a worker that went away, where that is why SIGTERM came; else ""."""
+    rpc = sys.modules.get("relaylite.machine.workers")  # not imported for this: it loads llama.cpp
     return str(rpc.lost) if rpc else ""
 
 

@@ -11,7 +11,7 @@ import click
 from relaylite.cli.command import Command
 from relaylite.cli.terminal import Output
 from relaylite.errors import RelayliteError, UsageError
-from relaylite.process import physical_cores
+from relaylite.machine.resources import physical_cores
 
 DEFAULT_PORT = 50052
 
@@ -25,13 +25,14 @@ def command(host: str, port: int, threads: int | None) -> None:
 
     Offers this machine's graphics cards, or its CPU if there are none, to one client at a time.
     """
-    from relaylite import devices, llama, rpc
+    from relaylite import llama
+    from relaylite.machine import devices, workers
 
     if not devices.has_rpc():
-        raise UsageError(rpc.NOT_BUILT)
+        raise UsageError(workers.NOT_BUILT)
     output = Output()
     if not _checked(host).is_loopback:
-        output.note(rpc.WARNING)
+        output.note(workers.WARNING)
     _check_free(host, port)
     llama.start()
     output.note(f"serving at {host}:{port}; on the other machine: relaylite run --rpc {host}:{port} …; Ctrl-C ends")

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from places import Place
 
-from relaylite import rpc
 from relaylite.api import Relay
+from relaylite.machine import workers
 
 N_LAYER = 30
 
@@ -22,7 +22,7 @@ def opened(path: Path, policy: str, max_tokens: int, place: Place) -> Relay:
 def test_a_chain_takes_over_what_was_written(policy: str, place: Place, default_model_path: Path) -> None:
     with opened(default_model_path, policy, 40, place) as relay:
         assert relay.info.relay_refusal is None
-        assert (rpc.WARNING in relay.info.warnings) == bool(place.worker)
+        assert (workers.WARNING in relay.info.warnings) == bool(place.worker)
         result = relay.chain(["plan", "solve"]).run("Explain binary search.")
     first, second = result.turns
     assert second.metrics.span_tokens >= len(first.tokens) - 2 >= 32

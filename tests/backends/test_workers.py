@@ -15,9 +15,9 @@ import pytest
 from places import free_port, skip_unless_there, started_worker
 from tiny_models import write_model
 
-from relaylite import devices, rpc
 from relaylite.engine import Engine, EngineOptions
 from relaylite.errors import ModelError, UsageError
+from relaylite.machine import devices, workers
 from relaylite.settings import readers
 
 COMMAND = [sys.executable, "-m", "relaylite"]
@@ -65,30 +65,30 @@ def test_what_is_no_address_is_refused(raw: object) -> None:
 def test_nobody_listens() -> None:
     expected = r"cannot reach the worker 127\.0\.0\.1:\d+ \(Connection refused\); start one there with `relaylite worker`"
     with pytest.raises(ModelError, match=expected):
-        rpc.ask(f"127.0.0.1:{free_port()}")
+        workers.ask(f"127.0.0.1:{free_port()}")
 
 
 def test_a_name_that_nobody_has() -> None:
     with pytest.raises(ModelError, match=r"cannot reach the worker nobody\.invalid:1"):
-        rpc.ask("nobody.invalid:1")
+        workers.ask("nobody.invalid:1")
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(40), b"\x1c"])
 def test_something_else_answers(answer: bytes) -> None:
     with answering(answer) as address, pytest.raises(ModelError, match=r"no llama\.cpp worker"):
-        rpc.ask(address)
+        workers.ask(address)
 
 
 def test_a_worker_of_another_version() -> None:
     answer = (28).to_bytes(8, "little") + bytes([6, 1, 2]) + bytes(25)
     with answering(answer) as address, pytest.raises(ModelError, match=r"speaks RPC 6\.1\.2, this llama\.cpp 7\.0; install the same"):
-        rpc.ask(address)
+        workers.ask(address)
 
 
 def test_one_that_keeps_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rpc, "ANSWER_S", 0.2)
+    monkeypatch.setattr(workers, "ANSWER_S", 0.2)
     with answering(None) as address, pytest.raises(ModelError, match="does not answer: it serves another process"):
-        rpc.ask(address)
+        workers.ask(address)
 
 
 def test_the_answer_may_come_in_pieces() -> None:
@@ -100,7 +100,7 @@ def test_the_answer_may_come_in_pieces() -> None:
             piece, self._left = self._left[: min(n, 3)], self._left[min(n, 3) :]
             return piece
 
-    receive: Callable[..., bytes] = rpc._received
+    receive: Callable[..., bytes] = workers._received
     assert receive(Slow(b"0123456789"), 8) == b"01234567"
     assert receive(Slow(b"0123"), 8) == b"0123"
 
@@ -124,7 +124,7 @@ def test_an_unreachable_worker_is_one_line_and_exit_code_1(tmp_path: Path) -> No
 
 
 def test_a_worker_serves_one_engine_at_a_time(worker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rpc, "ANSWER_S", 0.5)
+    monkeypatch.setattr(workers, "ANSWER_S", 0.5)
     path = write_model(tmp_path / "m.gguf", "llama")
     options = EngineOptions(n_ctx=256, n_threads=1, rpc=(worker,))
     engine = Engine.open(path, options)
@@ -132,7 +132,7 @@ def test_a_worker_serves_one_engine_at_a_time(worker: str, tmp_path: Path, monke
         with pytest.raises(UsageError, match="serves a model of this process already"):
             Engine.open(path, options)
         with pytest.raises(ModelError, match="serves another process"):
-            rpc.ask(worker)
+            workers.ask(worker)
     finally:
         engine.close()
     Engine.open(path, options).close()
@@ -142,9 +142,9 @@ def test_a_worker_warns_where_others_can_reach_it_and_says_why_it_cannot_listen(
     skip_unless_there("worker")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         done = run("worker", "--port", str(taken.getsockname()[1]))
-    assert done.returncode == 2 and "cannot listen at 127.0.0.1" in done.stderr and rpc.WARNING not in done.stderr
+    assert done.returncode == 2 and "cannot listen at 127.0.0.1" in done.stderr and workers.WARNING not in done.stderr
     done = run("worker", "--host", "192.0.2.1")  # no address of this machine
-    assert done.returncode == 2 and rpc.WARNING in done.stderr and "cannot listen at 192.0.2.1" in done.stderr
+    assert done.returncode == 2 and workers.WARNING in done.stderr and "cannot listen at 192.0.2.1" in done.stderr
     assert "must be an IPv4 address" in run("worker", "--host", "localhost").stderr
 
 
@@ -158,7 +158,7 @@ def test_a_worker_that_goes_away_is_one_line(flags: tuple[str, ...], tmp_path: P
             [*COMMAND, *args, "--threads", "1", *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as client:
             assert client.stdout is not None and client.stderr is not None
-            assert rpc.WARNING in client.stderr.readline(), "said when the chain begins"
+            assert workers.WARNING in client.stderr.readline(), "said when the chain begins"
             if not flags:
                 assert client.stdout.read(12), "nothing was written"
             process.kill()

@@ -20,7 +20,7 @@ from relaylite import Agent, Relay
 from relaylite.engine import Engine, EngineOptions
 from relaylite.errors import EngineClosed, NativeError, UsageError
 from relaylite.events import Notice
-from relaylite.process import resident_bytes
+from relaylite.machine.resources import resident_bytes
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL, NAIVE, PREFIX, RELAY

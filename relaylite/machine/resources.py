@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from relaylite import cgroup
+from relaylite.machine import cgroup
 
 
 def resident_bytes() -> int:

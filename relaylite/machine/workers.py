@@ -14,8 +14,8 @@ import threading
 import time
 from collections.abc import Sequence
 
-from relaylite import devices
 from relaylite.errors import ModelError, UsageError
+from relaylite.machine import devices
 from relaylite.settings import readers
 
 WARNING = (
