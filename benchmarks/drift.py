@@ -21,11 +21,11 @@ import numpy as np
 from relaylite import Agent, Relay
 from relaylite.bench.statistics import divergence
 from relaylite.conversation import Round, messages_for
-from relaylite.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.native import F32
 from relaylite.events import Turn
 from relaylite.gguf.catalog import resolve_model
 from relaylite.metrics import TurnMetrics
-from relaylite.native import F32
 from relaylite.prompt.builder import PromptBuilder
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL, Policy, parse_policy

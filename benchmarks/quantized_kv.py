@@ -19,9 +19,9 @@ import numpy as np
 
 from relaylite.agents import BUILT_IN
 from relaylite.bench.statistics import divergence
-from relaylite.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.native import F32
 from relaylite.gguf.catalog import resolve_model
-from relaylite.native import F32
 from relaylite.prompt.builder import PromptBuilder
 from relaylite.prompt.messages import Answer, Message, Text
 from relaylite.reuse.planner import make_plan

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from llama_cpp import llama_cpp as lc
 
-from relaylite import native
 from relaylite.bench.statistics import spread
-from relaylite.engine import Engine, EngineOptions
+from relaylite.engine import native
+from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.gguf.catalog import resolve_model
 from relaylite.prompt.builder import PromptBuilder
 from relaylite.prompt.messages import Message, Text

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from relaylite.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.gguf.catalog import resolve_model
 from relaylite.reuse.plan import Kind, Match, Plan, Segment
 from relaylite.reuse.policies import FULL, PREFIX

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from relaylite.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.gguf.catalog import resolve_model
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.planner import make_plan

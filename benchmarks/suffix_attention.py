@@ -23,10 +23,10 @@ from relaylite.agents import load_agents
 from relaylite.bench.chains import ChainOptions, Upstream
 from relaylite.bench.statistics import divergence
 from relaylite.bench.tasks import read_tasks
-from relaylite.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.sweep import Pick
 from relaylite.gguf.catalog import resolve_model
 from relaylite.metrics import CellMap
-from relaylite.rectify import Pick
 from relaylite.reuse import row_numbers
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.planner import make_plan

@@ -14,12 +14,12 @@ from typing import Any
 
 from relaylite.agents import Agent
 from relaylite.chain import Chain
+from relaylite.engine.interface import EngineLike, Memory, ModelInfo
 from relaylite.errors import RelayliteError, UsageError
 from relaylite.machine.resources import available_bytes, resident_bytes
 from relaylite.reuse.policies import Fidelity, Policy, parse_policy
 from relaylite.runner import Runner
 from relaylite.sampling import Sampling
-from relaylite.seam import EngineLike, Memory, ModelInfo
 from relaylite.store import Store
 from relaylite.store.codec import PLAIN, Codec
 from relaylite.store.quantize import CODECS
@@ -161,7 +161,7 @@ def _codec(name: str) -> Codec:
 
 def _open(model: str | Path | None, on_progress: Callable[[float], None] | None, **options: Any) -> EngineLike:
     """The engine for `model`; options that are None take the engine's own default."""
-    from relaylite.engine import Engine, EngineOptions
+    from relaylite.engine.engine import Engine, EngineOptions
     from relaylite.gguf.catalog import resolve_model
 
     def go_on(fraction: float) -> bool:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from relaylite.engine.interface import Delta, Prefill
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Event, Notice, Phase, PrefillDone, TextDelta, Turn, TurnStarted
 from relaylite.metrics import FINISH_CANCELLED, CellMap, TtftParts, TurnMetrics
@@ -18,7 +19,6 @@ from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import Policy
 from relaylite.runner import Run, Runner
 from relaylite.sampling import Sampling
-from relaylite.seam import Delta, Prefill
 
 
 @dataclass(frozen=True, slots=True)

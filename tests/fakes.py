@@ -17,6 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
+from relaylite.engine.interface import Delta, Memory, ModelInfo, Prefill
 from relaylite.errors import Cancelled, ContextOverflow, EngineClosed
 from relaylite.events import PhaseName
 from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH, FINISH_STOP, CellMap
@@ -24,7 +25,6 @@ from relaylite.prompt.template import CHATML, ChatTemplate
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.sampling import Sampling
-from relaylite.seam import Delta, Memory, ModelInfo, Prefill
 
 
 class ByteTokenizer:
@@ -53,7 +53,7 @@ class ByteTokenizer:
 
 
 class FakeEngine:
-    """Fulfils `relaylite.seam.EngineLike`.
+    """Fulfils `relaylite.engine.interface.EngineLike`.
 
     `enqueue("text", …)` scripts the next answers; with none left, the answer is `fallback`.
     Speed: `prefill_delay` and `token_delay` in seconds (each can be cancelled); or clear `prefill_gate` or `token_gate` to stop

@@ -13,15 +13,15 @@ import numpy.typing as npt
 import pytest
 
 from relaylite import paths
-from relaylite.engine import Engine, EngineOptions
-from relaylite.native import CacheInfo
+from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.interface import Prefill
+from relaylite.engine.native import CacheInfo
 from relaylite.reuse import row_numbers
 from relaylite.reuse.plan import Kind, Match, Plan, Segment
 from relaylite.reuse.policies import FULL, NAIVE, Policy
 from relaylite.reuse.profile import Profile, RelayParameters
 from relaylite.reuse.rows import Rows, Tokens
 from relaylite.sampling import Sampling
-from relaylite.seam import Prefill
 
 F32 = npt.NDArray[np.float32]
 

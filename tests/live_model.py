@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from relaylite import llama, native
+from relaylite.engine import llama, native
 from relaylite.reuse.rows import RowLayout, Rows, Tokens
 
 Bytes = npt.NDArray[np.uint8]

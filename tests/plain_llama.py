@@ -9,7 +9,7 @@ from pathlib import Path
 import llama_cpp as lc
 import numpy as np
 
-from relaylite import llama, native
+from relaylite.engine import llama, native
 from relaylite.reuse.rows import RowLayout, Rows
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from live_model import LiveModel, opened
 
-from relaylite import llama, native
-from relaylite.native import Placement
+from relaylite.engine import llama, native
+from relaylite.engine.native import Placement
 from relaylite.reuse.row_numbers import values
 
 CACHE_TYPES = {"f32": 1e-4, "f16": 1e-3, "bf16": 5e-3, "q8_0": 0.02, "q4_0": 0.2}

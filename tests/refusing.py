@@ -9,7 +9,7 @@ import pytest
 from reach import EXPECTED
 from tiny_models import write_model
 
-from relaylite import native
+from relaylite.engine import native
 
 REASONS = {
     "mamba": EXPECTED["mamba"].refusal,

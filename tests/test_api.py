@@ -215,7 +215,7 @@ def test_options_reach_the_engine_and_unset_ones_keep_its_defaults(monkeypatch: 
             return FakeEngine()
 
     module = SimpleNamespace(Engine=Engine, EngineOptions=SimpleNamespace)
-    monkeypatch.setitem(sys.modules, "relaylite.engine", module)
+    monkeypatch.setitem(sys.modules, "relaylite.engine.engine", module)
     monkeypatch.setattr("relaylite.gguf.catalog.resolve_model", lambda reference: tmp_path / str(reference))
     seen: list[float] = []
     Relay("m.gguf", n_ctx=512, kv_type="q8_0", chat_template="chatml", on_progress=seen.append)

@@ -10,7 +10,7 @@ from fakes import ByteTokenizer
 from prompts import EVIL, build, check, say
 from tiny_models import write_model
 
-from relaylite import llama
+from relaylite.engine import llama
 from relaylite.prompt.builder import PromptBuilder, Tokenizer
 from relaylite.prompt.messages import Answer
 from relaylite.prompt.template import CHATML, ChatTemplate

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, quants
 
-from relaylite import llama
+from relaylite.engine import llama
 from relaylite.reuse import row_numbers
 
 

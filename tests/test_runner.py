@@ -14,11 +14,11 @@ from reader import SOON_S, Reader, until
 from scripted_chain import CODE, PLAN
 
 from relaylite.api import Relay
+from relaylite.engine.interface import Delta
 from relaylite.errors import Cancelled, EngineBusy
 from relaylite.events import Event, Phase, PrefillDone, TextDelta, TurnFinished
 from relaylite.reuse.plan import Kind
 from relaylite.sampling import Sampling
-from relaylite.seam import Delta
 
 # cancelling
 

@@ -11,7 +11,7 @@ from live_model import LiveModel, opened
 from reach import EXPECTED
 from tiny_models import write_model
 
-from relaylite import native, selfcheck
+from relaylite.engine import native, self_check
 from relaylite.errors import NativeError
 
 
@@ -22,7 +22,7 @@ def tiny(tmp_path: Path) -> Any:
 
 
 def run(live: LiveModel) -> str:
-    found = selfcheck.run(live.cells, live.context)
+    found = self_check.run(live.cells, live.context)
     assert len(live.cells) == 0
     return found
 
@@ -94,7 +94,7 @@ def test_logits_of_attention_written_out_wrongly_are_noticed(tiny: LiveModel, mo
 
 
 @pytest.mark.parametrize("kv_type", ["f32", "f16", "bf16", "q8_0", "q4_0"])
-@pytest.mark.parametrize("wrong", [0, selfcheck.SHIFT - 1, -selfcheck.SHIFT])
+@pytest.mark.parametrize("wrong", [0, self_check.SHIFT - 1, -self_check.SHIFT])
 def test_a_wrong_turn_is_noticed(kv_type: str, wrong: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     breaking(monkeypatch, "rotate", lambda f, cells, args, kw: f(cells, args[0], args[1], wrong))
     with opened(write_model(tmp_path / "m.gguf", "llama"), type_k=kv_type, type_v=kv_type) as live:

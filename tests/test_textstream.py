@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from relaylite.textstream import TextStream
+from relaylite.engine.text_stream import TextStream
 
 TEXT = st.text("ab#é€🐈", max_size=24)
 STOPS = st.lists(st.text("ab#é€🐈", min_size=1, max_size=4), max_size=3).map(tuple)

@@ -10,9 +10,9 @@ from textual.screen import Screen
 
 from relaylite import paths
 from relaylite.agents import Agent
+from relaylite.engine.interface import ModelInfo
 from relaylite.errors import RelayliteError
 from relaylite.reuse.policies import FIDELITIES, POLICIES, Policy, parse_policy
-from relaylite.seam import ModelInfo
 from relaylite.tui import files, search
 from relaylite.tui.commands import COMMANDS
 from relaylite.tui.conversation import Conversation, TurnRecord

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from relaylite.agents import Agent
 from relaylite.attachments import Attachment
+from relaylite.engine.interface import Memory, ModelInfo
 from relaylite.events import Event, Turn
 from relaylite.reuse.policies import Policy
-from relaylite.seam import Memory, ModelInfo
 
 
 class RoundLike(Protocol):

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from relaylite.agents import Agent
+from relaylite.engine.interface import Memory, ModelInfo
 from relaylite.events import Event, Turn
-from relaylite.seam import Memory, ModelInfo
 from relaylite.tui.backend import Progress
 
 STOPPED = "Stopped."  # the reason of what the user ended

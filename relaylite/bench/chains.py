@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from relaylite.agents import Agent
 from relaylite.bench.tasks import Task
 from relaylite.conversation import Round, messages_for
-from relaylite.engine import Engine
+from relaylite.engine.engine import Engine
 from relaylite.errors import UsageError
 from relaylite.events import Turn
 from relaylite.metrics import TurnMetrics

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from relaylite.engine import Engine
+from relaylite.engine.engine import Engine
 
 
 def machine() -> dict[str, Any]:

@@ -21,10 +21,10 @@ from relaylite.bench.grading import is_right
 from relaylite.bench.methods import AGAIN, Method, captures_of
 from relaylite.bench.statistics import divergence
 from relaylite.bench.tasks import Task
-from relaylite.engine import Engine
+from relaylite.engine.engine import Engine
+from relaylite.engine.native import F32
 from relaylite.errors import Cancelled, RelayliteError, UsageError
 from relaylite.metrics import CellMap, TtftParts
-from relaylite.native import F32
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL, RELAY

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from relaylite.engine.sweep import Pick
 from relaylite.errors import UsageError
-from relaylite.rectify import Pick
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.policies import FIDELITIES, FULL, NAIVE, RELAY, Policy, parse_policy
 from relaylite.reuse.profile import Profile, RelayParameters, default_profile

@@ -22,7 +22,7 @@ from relaylite.bench.tasks import Task
 from relaylite.calibrate import grid
 from relaylite.calibrate.choice import Candidate, choose_modes, front, promising
 from relaylite.calibrate.similarity import Similarity, mean, similarity_of
-from relaylite.engine import Engine
+from relaylite.engine.engine import Engine
 from relaylite.errors import Cancelled, UsageError
 from relaylite.reuse.policies import FULL, NAIVE, RELAY, Fidelity
 from relaylite.reuse.profile import Profile, RelayParameters

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from relaylite.bench.chains import Reading
 from relaylite.bench.figures import Figure, Series
-from relaylite.engine import Engine
+from relaylite.engine.engine import Engine
 from relaylite.prompt.builder import PromptBuilder
 from relaylite.reuse import row_numbers
 from relaylite.reuse.plan import Kind

@@ -20,7 +20,7 @@ from relaylite.settings.settings import Settings
 if TYPE_CHECKING:
     from relaylite.bench.measuring import Bench, BenchOptions, Sample
     from relaylite.bench.tasks import Task
-    from relaylite.engine import Engine
+    from relaylite.engine.engine import Engine
 
 DEFAULT_POLICIES = "full,prefix,naive,relay:fast,relay,relay:careful"
 

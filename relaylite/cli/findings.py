@@ -42,7 +42,7 @@ def installation() -> list[Finding]:
         except PackageNotFoundError:
             found.append(Finding(PROBLEM, package, "not installed", "pip install ."))
     try:
-        from relaylite.native import check_build
+        from relaylite.engine.native import check_build
 
         check_build()
         found.append(Finding(OK, "native extension", "loads, built against the installed llama.cpp"))

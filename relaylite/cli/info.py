@@ -16,7 +16,7 @@ from relaylite.cli.terminal import Output
 from relaylite.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from relaylite.seam import Memory, ModelInfo
+    from relaylite.engine.interface import Memory, ModelInfo
 
 
 @click.command("info", cls=Command, examples=("relaylite info", "relaylite info qwen3-4b --ctx 16384", "relaylite info model.gguf --json"))

@@ -15,7 +15,7 @@ from relaylite.settings.settings import Settings
 
 if TYPE_CHECKING:
     from relaylite.api import Relay
-    from relaylite.engine import Engine
+    from relaylite.engine.engine import Engine
 
 Model = TypeVar("Model")
 
@@ -38,7 +38,7 @@ def open_engine(settings: Settings, output: Output, *, n_ctx: int, verbose: bool
     """A bare engine for measuring, in the same way; `n_ctx` where the settings name no context."""
 
     def load(path: Path, on_progress: Callable[[float], None]) -> Engine:
-        from relaylite.engine import Engine, EngineOptions
+        from relaylite.engine.engine import Engine, EngineOptions
 
         def go_on(fraction: float) -> bool:
             on_progress(fraction)

@@ -25,7 +25,7 @@ def command(host: str, port: int, threads: int | None) -> None:
 
     Offers this machine's graphics cards, or its CPU if there are none, to one client at a time.
     """
-    from relaylite import llama
+    from relaylite.engine import llama
     from relaylite.machine import devices, workers
 
     if not devices.has_rpc():

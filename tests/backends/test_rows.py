@@ -11,9 +11,9 @@ from live_model import LiveModel, opened
 from places import Place
 from tiny_models import write_model
 
-from relaylite import selfcheck
+from relaylite.engine import self_check
+from relaylite.engine.native import F32, Placement
 from relaylite.errors import Cancelled
-from relaylite.native import F32, Placement
 from relaylite.reuse.row_numbers import values
 from relaylite.reuse.rows import Rows
 
@@ -55,7 +55,7 @@ def assert_close_rows(live: LiveModel, got: Rows, expected: Rows, place: Place) 
 
 def test_attention_is_flash_attention_and_the_model_relays(live: LiveModel) -> None:
     assert live.cells.refusal == "" and all(layer.n_attn for layer in live.cells.layers)
-    assert selfcheck.run(live.cells, live.context) == ""
+    assert self_check.run(live.cells, live.context) == ""
 
 
 def test_slices_are_decodes(live: LiveModel, place: Place) -> None:

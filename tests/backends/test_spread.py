@@ -11,7 +11,7 @@ from places import Place
 from reach import is_sliced_as_decoded
 from tiny_models import write_model
 
-from relaylite import selfcheck
+from relaylite.engine import self_check
 
 
 def test_rows_lie_where_they_should(place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -34,6 +34,6 @@ def test_windows_and_experts_relay_however_the_layers_are_spread(arch: str, n_on
         pytest.skip("the layers are spread by this test itself")
     with place.of_model(3) as options, opened(write_model(tmp_path / "m.gguf", arch), **options | {"n_gpu_layers": 3 - n_on_cpu}) as live:
         assert live.cells.refusal == ""
-        assert selfcheck.run(live.cells, live.context) == ""
+        assert self_check.run(live.cells, live.context) == ""
         if place.is_bitwise:
             assert is_sliced_as_decoded(live)

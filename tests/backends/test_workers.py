@@ -15,7 +15,7 @@ import pytest
 from places import free_port, skip_unless_there, started_worker
 from tiny_models import write_model
 
-from relaylite.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.errors import ModelError, UsageError
 from relaylite.machine import devices, workers
 from relaylite.settings import readers

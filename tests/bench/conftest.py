@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tiny_models import write_model
 
-from relaylite.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine, EngineOptions
 
 
 @pytest.fixture(scope="session")

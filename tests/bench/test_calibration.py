@@ -15,7 +15,7 @@ from relaylite.calibrate import grid
 from relaylite.calibrate.calibration import Calibration, CalibrationOptions
 from relaylite.calibrate.choice import MARGIN, TARGETS, Candidate, choose_modes, front, promising
 from relaylite.calibrate.similarity import Similarity, compare
-from relaylite.engine import Engine
+from relaylite.engine.engine import Engine
 from relaylite.errors import Cancelled, UsageError
 from relaylite.reuse.policies import FIDELITIES
 from relaylite.reuse.profile import RelayParameters, load_profile, save_profile

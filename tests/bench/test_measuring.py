@@ -17,9 +17,9 @@ from relaylite.bench.measuring import Bench, BenchOptions, Sample, built_in
 from relaylite.bench.methods import parse_methods
 from relaylite.bench.statistics import Values
 from relaylite.bench.tasks import Task
-from relaylite.engine import Engine
+from relaylite.engine.engine import Engine
+from relaylite.engine.native import F32
 from relaylite.errors import Cancelled, UsageError
-from relaylite.native import F32
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import NAIVE

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from live_engine import LiveEngine, Taken, changed, difference, opened, plan_of
 from plain_llama import greedy, rows_in
 
-from relaylite.llama import Context
+from relaylite.engine.llama import Context
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL, NAIVE, PREFIX, RELAY, Policy

@@ -11,9 +11,9 @@ import pytest
 from live_engine import LiveEngine, opened
 from tiny_models import ARCHITECTURES, write_model
 
-from relaylite import footprint, llama, native
+from relaylite.engine import footprint, llama, native
+from relaylite.engine.llama import ContextOptions
 from relaylite.errors import ModelError
-from relaylite.llama import ContextOptions
 
 CELL_BYTES = 2 * (12 + 8)  # at most, of a cell in a saved state: position and sequence, and places in a picture, in two caches
 N_MORE = 15  # tokens; twice as many still lie in the tiny models' windows, beyond which a state leaves rows out

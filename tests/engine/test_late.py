@@ -13,8 +13,8 @@ import pytest
 from live_engine import LiveEngine, Taken, changed, home_of_session, opened, plan_of
 from tiny_models import write_model
 
+from relaylite.engine.native import SliceResult
 from relaylite.errors import Cancelled
-from relaylite.native import SliceResult
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import NAIVE, PREFIX, RELAY, Policy

@@ -17,7 +17,7 @@ from reach import EXPECTED
 from tiny_models import write_model
 
 from relaylite import Agent, Relay
-from relaylite.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.errors import EngineClosed, NativeError, UsageError
 from relaylite.events import Notice
 from relaylite.machine.resources import resident_bytes
@@ -112,7 +112,7 @@ def test_a_forked_process_is_refused_and_can_end(tiny_path: Path) -> None:
 import os, sys
 from pathlib import Path
 from live_engine import LiveEngine, plan_of
-from relaylite.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.errors import EngineClosed
 from relaylite.reuse.policies import FULL
 engine = Engine.open(Path(sys.argv[1]), EngineOptions(n_ctx=256, n_threads=2))
@@ -147,7 +147,7 @@ def test_a_process_that_ends_without_closing_ends_well(tiny_path: Path) -> None:
     script = """
 import sys
 from pathlib import Path
-from relaylite.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.sampling import Sampling
 from live_engine import LiveEngine, plan_of
 from relaylite.reuse.policies import FULL

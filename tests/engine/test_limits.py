@@ -11,7 +11,7 @@ import pytest
 from live_engine import LiveEngine, Taken, changed, opened, plan_of
 from tiny_models import write_model
 
-from relaylite.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.errors import ContextOverflow, ModelError, NativeError, UsageError
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.policies import FULL, NAIVE, PREFIX
@@ -119,8 +119,8 @@ def test_a_load_that_the_reader_of_progress_stops_is_an_error(tiny_path: Path) -
 UNDER_LIMIT = """
 import resource, sys
 from pathlib import Path
-from relaylite import native
-from relaylite.engine import Engine, EngineOptions
+from relaylite.engine import native
+from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.errors import RelayliteError
 native.extra_buffers_work()  # starts a child process, which a limit would hit too
 mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

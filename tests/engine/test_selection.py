@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 
-from relaylite.rectify import Active
+from relaylite.engine.sweep import Active
 from relaylite.reuse.selection import LEAD_TOKENS, angle, choose, score, thinned
 
 EIGHTHS = st.integers(0, 16).map(lambda n: n / 8)  # their sums are exact, so that a mean does not depend on the order

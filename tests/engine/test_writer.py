@@ -13,12 +13,12 @@ import pytest
 from live_engine import F32, LiveEngine, Taken, changed, opened, plan_of
 from parrot import write_parrot
 
-from relaylite import llama
+from relaylite.engine import llama
+from relaylite.engine.interface import Delta
 from relaylite.errors import Cancelled
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.policies import FULL, PREFIX, RELAY
 from relaylite.sampling import Sampling
-from relaylite.seam import Delta
 
 END, ALSO_END = 2, 0  # <|im_end|>, the EOS of the tiny vocabulary, and <|endoftext|>, which only its name tells
 PROMPT = [90, 91, 92]  # xyz

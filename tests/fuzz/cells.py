@@ -15,7 +15,7 @@ from live_model import LiveModel, opened
 from numpy_rope import ROPES, Rope
 from tiny_models import write_model
 
-from relaylite.native import ffi, lib
+from relaylite.engine.native import ffi, lib
 from relaylite.reuse import row_numbers
 
 Bytes = npt.NDArray[np.uint8]

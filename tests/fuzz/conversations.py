@@ -19,7 +19,7 @@ from tiny_models import write_model
 from fuzz.identity import Identity, live_rows
 from relaylite import Agent, Relay
 from relaylite.chain import Chain
-from relaylite.engine import Engine
+from relaylite.engine.engine import Engine
 from relaylite.errors import Cancelled, ContextOverflow, EngineBusy, UsageError
 from relaylite.events import PrefillDone, TextDelta
 from relaylite.runner import Run

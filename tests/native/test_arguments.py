@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from live_model import LiveModel, opened
 
-from relaylite import native
+from relaylite.engine import native
+from relaylite.engine.native import Placement, lib
 from relaylite.errors import NativeError
-from relaylite.native import Placement, lib
 
 ROOT = Path(__file__).parent.parent.parent
 BAD_CALLS = Path(__file__).with_name("bad_calls.py")

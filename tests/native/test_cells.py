@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from live_model import LiveModel, opened
 
+from relaylite.engine.native import Placement
 from relaylite.errors import NativeError
-from relaylite.native import Placement
 from relaylite.reuse.rows import Rows
 
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from relaylite import native
+from relaylite.engine import native
 from relaylite.errors import NativeError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -22,10 +22,10 @@ import sys
 sys.path[:0] = ["tests"]
 from pathlib import Path
 from live_model import opened
-from relaylite import native, selfcheck
+from relaylite.engine import native, self_check
 try:
     with opened(Path(sys.argv[1])) as live:
-        print(live.cells.refusal or selfcheck.run(live.cells, live.context) or "relays")
+        print(live.cells.refusal or self_check.run(live.cells, live.context) or "relays")
 except native.Unsupported as error:
     print("refused:", error)
 """
@@ -40,11 +40,9 @@ def run(code: str, *arguments: str, **variables: str) -> str:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/maps")
-@pytest.mark.parametrize("first", ["relaylite.native", "llama_cpp"])
+@pytest.mark.parametrize("first", ["relaylite.engine.native", "llama_cpp"])
 def test_one_copy_of_each_library_is_loaded(first: str) -> None:
-    code = (
-        f"import {first}, relaylite.native\nprint(*{{line.split()[-1] for line in open('/proc/self/maps') if '/lib' in line}}, sep='\\n')"
-    )
+    code = f"import {first}, relaylite.engine.native\nprint(*{{line.split()[-1] for line in open('/proc/self/maps') if '/lib' in line}}, sep='\\n')"
     loaded = [Path(line) for line in run(code).splitlines()]
     for library in ("libllama.so", "libggml.so", "libggml-base.so", "libggml-cpu.so"):
         copies = [path.name for path in loaded if path.name.startswith(library)]
@@ -87,7 +85,7 @@ def test_an_extension_that_does_not_load_is_one_line() -> None:
 import sys
 sys.modules["relaylite._native"] = None
 try:
-    import relaylite.native
+    import relaylite.engine.native
 except Exception as error:
     print(type(error).__name__, error)
 """

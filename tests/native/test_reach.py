@@ -16,8 +16,8 @@ from live_model import LiveModel, opened
 from reach import CACHE_TYPES, EXPECTED, error_of_moved_keys, examine, is_sliced_as_decoded
 from tiny_models import ARCHITECTURES, write_model
 
-from relaylite import llama, native
-from relaylite.native import Placement
+from relaylite.engine import llama, native
+from relaylite.engine.native import Placement
 
 RELAYING = [arch for arch, expected in EXPECTED.items() if expected.relays]
 WINDOWED = ["gemma2", "gemma3", "gpt-oss", "cohere2"]

@@ -12,8 +12,8 @@ from live_model import LiveModel, opened
 from numpy_rope import ROPES, Rope
 from tiny_models import write_model
 
+from relaylite.engine.native import Placement
 from relaylite.errors import NativeError
-from relaylite.native import Placement
 
 F32 = npt.NDArray[np.float32]
 

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from live_model import LiveModel
 
+from relaylite.engine.native import Placement
 from relaylite.errors import NativeError
-from relaylite.native import Placement
 
 N_RUN = 40
 

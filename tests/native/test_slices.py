@@ -9,8 +9,8 @@ import pytest
 from live_model import LiveModel, opened
 from tiny_models import write_model
 
+from relaylite.engine.native import Placement
 from relaylite.errors import Cancelled, NativeError
-from relaylite.native import Placement
 from relaylite.reuse.row_numbers import values
 from relaylite.reuse.rows import Rows
 

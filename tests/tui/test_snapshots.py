@@ -15,9 +15,9 @@ from app_driver import drive, screen_text, scripted_app, until
 from fakes import FakeEngine
 from textual.pilot import Pilot
 
+from relaylite.engine.interface import Memory
 from relaylite.events import ChainFinished, ChainStarted, Phase, PrefillDone, PromptPart, TextDelta, Turn, TurnFinished, TurnStarted
 from relaylite.metrics import CellMap, TtftParts, TurnMetrics
-from relaylite.seam import Memory
 from relaylite.tui.app import RelayApp
 from relaylite.tui.reports import RunEnded
 from relaylite.tui.widgets.metrics_panel import MetricsPanel

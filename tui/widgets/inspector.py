@@ -7,7 +7,7 @@ from collections.abc import Callable
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 
-from relaylite.seam import Memory
+from relaylite.engine.interface import Memory
 from relaylite.tui.conversation import Conversation, TurnRecord
 from relaylite.tui.widgets.history_plot import HistoryPlot
 from relaylite.tui.widgets.map_panel import MapPanel

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from textual.content import Content
 from textual.widgets import Static
 
+from relaylite.engine.interface import Memory
 from relaylite.metrics import TurnMetrics
-from relaylite.seam import Memory
 from relaylite.tui import figures
 from relaylite.tui.conversation import Conversation, TurnRecord
 

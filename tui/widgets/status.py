@@ -10,7 +10,7 @@ import time
 from textual.content import Content
 from textual.widgets import Static
 
-from relaylite.seam import ModelInfo
+from relaylite.engine.interface import ModelInfo
 from relaylite.tui import figures, look
 from relaylite.tui.backend import Progress
 from relaylite.tui.conversation import Conversation, TurnRecord

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 
-from relaylite import llama
+from relaylite.engine import llama
+from relaylite.engine.interface import Delta
+from relaylite.engine.live_sequence import LiveSequence
+from relaylite.engine.native import F32, Stop
+from relaylite.engine.text_stream import TextStream
 from relaylite.errors import Cancelled
 from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH, FINISH_STOP
-from relaylite.native import F32, Stop
 from relaylite.sampling import Sampling
-from relaylite.seam import Delta
-from relaylite.sequence import LiveSequence
-from relaylite.textstream import TextStream
 
 
 class Writer:

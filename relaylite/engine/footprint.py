@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from relaylite import llama, native
+from relaylite.engine import llama, native
+from relaylite.engine.interface import Memory
 from relaylite.errors import ModelError
 from relaylite.gguf.header import part_names
 from relaylite.machine.resources import address_space_left, available_bytes
-from relaylite.seam import Memory
 
 _LOAD_BYTES = 96 * 2**20  # words, and the sketches and graphs that are made before a context; llama.cpp ends the process without
 _OWN_BYTES = 128 * 2**20  # rows on their way into the cache, and written-out attention: at most 64 MiB each

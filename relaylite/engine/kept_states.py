@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from relaylite import llama
+from relaylite.engine import llama
+from relaylite.engine.live_sequence import LiveSequence, common_length
 from relaylite.machine.resources import available_bytes
 from relaylite.reuse.plan import Kind, Match, Plan
 from relaylite.reuse.rows import RowLayout, Rows, Tokens
-from relaylite.sequence import LiveSequence, common_length
 
 LEAST_PARTING = 32  # tokens, for which a state of their own is worth keeping
 

@@ -16,7 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from relaylite import footprint, llama, native, selfcheck
+from relaylite.engine import footprint, llama, native, self_check
+from relaylite.engine.interface import Delta, Memory, ModelInfo, Prefill
+from relaylite.engine.kept_states import Past
+from relaylite.engine.live_sequence import LiveSequence
+from relaylite.engine.sweep import Pick, Sweep
+from relaylite.engine.writer import Writer
 from relaylite.errors import ContextOverflow, EngineClosed, ModelError, UsageError
 from relaylite.events import PhaseName
 from relaylite.gguf import fingerprint
@@ -24,16 +29,11 @@ from relaylite.gguf.adapters import Adapter, read_adapters
 from relaylite.machine import workers
 from relaylite.machine.resources import logical_cores, physical_cores
 from relaylite.metrics import CellMap
-from relaylite.past import Past
 from relaylite.prompt.template import ChatTemplate, read_template
-from relaylite.rectify import Pick, Sweep
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.profile import Profile, load_profile
 from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.sampling import Sampling
-from relaylite.seam import Delta, Memory, ModelInfo, Prefill
-from relaylite.sequence import LiveSequence
-from relaylite.writer import Writer
 
 MAX_BATCH = 512
 MAX_THREADS = 512  # ggml
@@ -336,7 +336,7 @@ def _open_cells(
         cells = keep(native.Cells(context.address, n_threads, stop))
     except native.Unsupported as error:
         return None, str(error)
-    return cells, cells.refusal or selfcheck.run(cells, context) or None
+    return cells, cells.refusal or self_check.run(cells, context) or None
 
 
 def _named(adapters: Sequence[Adapter]) -> list[str]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relaylite.late import LateRows
+from relaylite.engine.late_rows import LateRows
+from relaylite.engine.native import F16, F32, Cells
 from relaylite.metrics import CellMap
-from relaylite.native import F16, F32, Cells
 from relaylite.reuse import row_numbers
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.profile import RelayParameters

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from relaylite.engine.llama import Context
+from relaylite.engine.native import Cells, Placement
 from relaylite.errors import ModelError, NativeError
-from relaylite.llama import Context
-from relaylite.native import Cells, Placement
 from relaylite.reuse import row_numbers
 from relaylite.reuse.row_numbers import values
 from relaylite.reuse.rows import Tokens

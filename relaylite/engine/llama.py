@@ -16,13 +16,13 @@ import llama_cpp as lc
 import numpy as np
 import numpy.typing as npt
 
-from relaylite import nativelog
+from relaylite.engine import llama_log
 from relaylite.errors import EngineClosed, ModelError
 from relaylite.reuse.rows import Tokens
 from relaylite.sampling import Sampling
 
 KV_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "bf16": 30}
-_log_callback = lc.llama_log_callback(lambda level, text, _: nativelog.take(level, text))
+_log_callback = lc.llama_log_callback(lambda level, text, _: llama_log.take(level, text))
 
 
 def start() -> None:
@@ -55,10 +55,10 @@ class Model:
         if on_progress is not None:
             self._progress = lc.llama_progress_callback(lambda done, _: on_progress(done))
             params.progress_callback = self._progress
-        nativelog.clear_errors()
+        llama_log.clear_errors()
         self.pointer = lc.llama_model_load_from_file(os.fsencode(path), params)
         if not self.pointer:
-            raise ModelError(f"llama.cpp cannot load {path} ({path.stat().st_size / 1e6:,.0f} MB): {nativelog.first_error()}")
+            raise ModelError(f"llama.cpp cannot load {path} ({path.stat().st_size / 1e6:,.0f} MB): {llama_log.first_error()}")
         self.path = path
         self.adapters: list[tuple[Any, float]] = []
         self._adapter_bytes = 0
@@ -66,10 +66,10 @@ class Model:
 
     def apply(self, adapter: Path, scale: float) -> None:
         """Add a LoRA file, which `adapters` has judged, to what every context made from now on computes. It is freed with the model."""
-        nativelog.clear_errors()
+        llama_log.clear_errors()
         pointer = lc.llama_adapter_lora_init(self.pointer, os.fsencode(adapter))
         if not pointer:
-            raise ModelError(f"llama.cpp cannot load the adapter {adapter}: {nativelog.first_error()}")
+            raise ModelError(f"llama.cpp cannot load the adapter {adapter}: {llama_log.first_error()}")
         self.adapters.append((pointer, scale))
         self._adapter_bytes += adapter.stat().st_size
 
@@ -139,19 +139,19 @@ class Sketch:
         overrides[1].tag, overrides[1].key = lc.LLAMA_KV_OVERRIDE_TYPE_INT, f"{model.meta('general.architecture')}.vocab_size".encode()
         overrides[1].value.val_i64 = model.vocab.n_tokens
         params.kv_overrides = ctypes.cast(overrides, type(params.kv_overrides))
-        nativelog.clear_errors()
-        nativelog.hush(id(self))  # what llama.cpp says of a sketch, it says again of the model itself
+        llama_log.clear_errors()
+        llama_log.hush(id(self))  # what llama.cpp says of a sketch, it says again of the model itself
         self.pointer = lc.llama_model_load_from_file(os.fsencode(model.path), params)
         if not self.pointer:
             self.close()
             model.path.stat()  # raises what is wrong if the file is gone
-            raise ModelError(f"llama.cpp cannot read {model.path} again: {nativelog.first_error()}")
+            raise ModelError(f"llama.cpp cannot read {model.path} again: {llama_log.first_error()}")
 
     def close(self) -> None:
         if self.pointer:
             lc.llama_model_free(self.pointer)
             self.pointer = None
-        nativelog.unhush(id(self))
+        llama_log.unhush(id(self))
 
 
 def _open(pointer: Any) -> Any:
@@ -258,10 +258,10 @@ class Context:
         if options.abort_callback[0]:
             params.abort_callback = ctypes.cast(options.abort_callback[0], type(params.abort_callback))
             params.abort_callback_data = options.abort_callback[1]
-        nativelog.clear_errors()
+        llama_log.clear_errors()
         self._address = lc.llama_init_from_model(model.pointer, params)
         if not self._address:
-            raise ModelError(f"llama.cpp cannot make a context of {options.n_ctx} tokens: {nativelog.first_error()}")
+            raise ModelError(f"llama.cpp cannot make a context of {options.n_ctx} tokens: {llama_log.first_error()}")
         if model.adapters:
             pointers, scales = zip(*model.adapters, strict=True)
             n = len(pointers)
