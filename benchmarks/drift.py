@@ -20,7 +20,7 @@ import numpy as np
 
 from relaylite import Agent, Relay
 from relaylite.bench.statistics import divergence
-from relaylite.conversation import Round, messages_for
+from relaylite.chain.conversation import Round, messages_for
 from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.engine.native import F32
 from relaylite.events import Turn

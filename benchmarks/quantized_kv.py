@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from relaylite.agents import BUILT_IN
 from relaylite.bench.statistics import divergence
+from relaylite.chain.agents import BUILT_IN
 from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.engine.native import F32
 from relaylite.gguf.catalog import resolve_model

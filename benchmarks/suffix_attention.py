@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from relaylite.agents import load_agents
 from relaylite.bench.chains import ChainOptions, Upstream
 from relaylite.bench.statistics import divergence
 from relaylite.bench.tasks import read_tasks
+from relaylite.chain.agents import load_agents
 from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.engine.sweep import Pick
 from relaylite.gguf.catalog import resolve_model

@@ -122,7 +122,7 @@ async def _key(app) -> float:
 
 async def measure_model(model: str) -> list[dict[str, object]]:
     """Key delays while a real model loads, prefills a long message, and writes."""
-    from relaylite.agents import BUILT_IN
+    from relaylite.chain.agents import BUILT_IN
     from relaylite.reuse.policies import RELAY
     from relaylite.settings.settings import Settings
     from relaylite.tui.app import RelayApp

@@ -18,7 +18,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from relaylite import paths
-from relaylite.agents import choose_agents, load_agents
+from relaylite.chain.agents import choose_agents, load_agents
 from relaylite.reuse.policies import RELAY
 from relaylite.settings.settings import Settings
 from relaylite.tui.app import RelayApp

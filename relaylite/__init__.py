@@ -9,12 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relaylite.agents import Agent as Agent
     from relaylite.api import Relay as Relay
-    from relaylite.attachments import Attachment as Attachment
-    from relaylite.attachments import read_attachment as read_attachment
-    from relaylite.chain import Chain as Chain
-    from relaylite.conversation import Round as Round
+    from relaylite.chain.agents import Agent as Agent
+    from relaylite.chain.attachments import Attachment as Attachment
+    from relaylite.chain.attachments import read_attachment as read_attachment
+    from relaylite.chain.chain import Chain as Chain
+    from relaylite.chain.conversation import Round as Round
     from relaylite.errors import Cancelled as Cancelled
     from relaylite.errors import ContextOverflow as ContextOverflow
     from relaylite.errors import EngineBusy as EngineBusy
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from relaylite.sampling import Sampling as Sampling
 
 _HOME = {
-    "Agent": "agents",
-    "Attachment": "attachments",
+    "Agent": "chain.agents",
+    "Attachment": "chain.attachments",
     "Cancelled": "errors",
     "CellMap": "metrics",
-    "Chain": "chain",
+    "Chain": "chain.chain",
     "ChainResult": "result",
     "ContextOverflow": "errors",
     "EngineBusy": "errors",
@@ -46,13 +46,13 @@ _HOME = {
     "Policy": "reuse.policies",
     "Relay": "api",
     "RelayliteError": "errors",
-    "Round": "conversation",
+    "Round": "chain.conversation",
     "Sampling": "sampling",
     "Turn": "events",
     "TurnMetrics": "metrics",
     "UsageError": "errors",
     "parse_policy": "reuse.policies",
-    "read_attachment": "attachments",
+    "read_attachment": "chain.attachments",
 }
 __all__ = sorted([*_HOME, "__version__"])
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from relaylite.agents import Agent
-from relaylite.chain import Chain
+from relaylite.chain.agents import Agent
+from relaylite.chain.chain import Chain
+from relaylite.chain.runner import Runner
 from relaylite.engine.interface import EngineLike, Memory, ModelInfo
 from relaylite.errors import RelayliteError, UsageError
 from relaylite.machine.resources import available_bytes, resident_bytes
 from relaylite.reuse.policies import Fidelity, Policy, parse_policy
-from relaylite.runner import Runner
 from relaylite.sampling import Sampling
 from relaylite.store import Store
 from relaylite.store.codec import PLAIN, Codec

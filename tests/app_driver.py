@@ -11,9 +11,9 @@ from typing import Any
 from fakes import FakeEngine
 from textual.pilot import Pilot
 
-from relaylite.agents import BUILT_IN, Agent
 from relaylite.api import Relay
-from relaylite.attachments import Attachment
+from relaylite.chain.agents import BUILT_IN, Agent
+from relaylite.chain.attachments import Attachment
 from relaylite.reuse.policies import NAIVE, Policy
 from relaylite.settings.settings import Settings
 from relaylite.tui.app import RelayApp

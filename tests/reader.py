@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from relaylite.chain import Chain
+from relaylite.chain.chain import Chain
 from relaylite.events import Event
 
 SOON_S = 5.0  # a limit against hanging, not a measurement

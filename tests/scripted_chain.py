@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from fakes import FakeEngine
 
-from relaylite.agents import Agent
 from relaylite.api import Relay
-from relaylite.chain import Chain
+from relaylite.chain.agents import Agent
+from relaylite.chain.chain import Chain
 from relaylite.events import Event, TurnFinished
 
 PLAN = Agent("plan", "Make a plan.")

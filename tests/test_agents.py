@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from relaylite import agents, paths
-from relaylite.agents import Agent, choose_agents, load_agents
+from relaylite import paths
+from relaylite.chain import agents
+from relaylite.chain.agents import Agent, choose_agents, load_agents
 from relaylite.errors import UsageError
 
 

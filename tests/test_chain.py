@@ -9,8 +9,8 @@ import pytest
 from fakes import FakeEngine
 from scripted_chain import CODE, END, LONG_CODE, LONG_PLAN, PLAN, REVIEW, chain_on, only, prompts
 
-from relaylite.agents import Agent
-from relaylite.attachments import Attachment
+from relaylite.chain.agents import Agent
+from relaylite.chain.attachments import Attachment
 from relaylite.events import ChainFinished, ChainStarted, Phase, PrefillDone, TextDelta, TurnStarted
 from relaylite.metrics import CellMap
 from relaylite.reuse.plan import Kind

@@ -6,7 +6,7 @@ import pytest
 from fakes import FakeEngine
 from scripted_chain import CODE, PLAN, chain_on, finished, prompts
 
-from relaylite.agents import Agent
+from relaylite.chain.agents import Agent
 from relaylite.errors import ContextOverflow, UsageError
 from relaylite.events import Notice
 

@@ -12,7 +12,7 @@ import pytest
 from tiny_models import write_model
 
 from relaylite import Agent, Cancelled, EngineBusy, EngineClosed, Relay, Turn
-from relaylite.chain import Chain
+from relaylite.chain.chain import Chain
 from relaylite.events import Phase, TextDelta
 from relaylite.metrics import CellMap
 

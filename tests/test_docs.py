@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from relaylite.agents import BUILT_IN, load_agents
+from relaylite.chain.agents import BUILT_IN, load_agents
 from relaylite.cli import COMMANDS
 from relaylite.events import Turn
 from relaylite.gguf.catalog import load_catalog

@@ -111,7 +111,7 @@ def source_files() -> list[Path]:
 
 
 def part_of(path: Path) -> str:
-    """`relaylite/store/radix.py` → store, `tui/app.py` → tui, `relaylite/chain.py` → chain."""
+    """`relaylite/store/radix.py` → store, `tui/app.py` → tui, `relaylite/chain/chain.py` → chain."""
     inside = path.relative_to(ROOT)
     if inside.parts[0] == "tui":
         return "tui"

@@ -12,7 +12,7 @@ import pytest
 from fakes import FakeEngine
 
 from relaylite import Agent, Relay
-from relaylite.chain import Chain
+from relaylite.chain.chain import Chain
 from relaylite.events import TextDelta
 from relaylite.reuse.rows import Tokens
 

@@ -11,12 +11,12 @@ from fakes import ByteTokenizer, FakeEngine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaylite.agents import Agent
 from relaylite.api import Relay
-from relaylite.attachments import Attachment
+from relaylite.chain.agents import Agent
+from relaylite.chain.attachments import Attachment
+from relaylite.chain.transcript import from_dict, spells, tokenizer_fingerprint
 from relaylite.errors import UsageError
 from relaylite.reuse.plan import Kind
-from relaylite.transcript import from_dict, spells, tokenizer_fingerprint
 
 PLAN = Agent("plan", "Make a plan.", sampling={"stop": ("END",), "temperature": 0.5}, color="cyan")
 CODE = Agent("code", "Write the code.", reads="previous")

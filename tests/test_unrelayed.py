@@ -7,10 +7,10 @@ import pytest
 from fakes import FakeEngine
 
 from relaylite.api import Relay
+from relaylite.chain.notices import why_nothing_relayed
 from relaylite.events import Notice, PromptPart, Turn
 from relaylite.metrics import CellMap, TurnMetrics
 from relaylite.reuse.policies import NAIVE, PREFIX, RELAY, Policy
-from relaylite.unrelayed import why_nothing_relayed
 
 SHORT, NO_ROWS = "what was new of the answers is shorter", "no rows are kept of the answers"
 

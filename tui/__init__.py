@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from relaylite.attachments import Attachment
+    from relaylite.chain.attachments import Attachment
     from relaylite.settings.settings import Settings
 
 __all__ = ["run_app"]

@@ -9,7 +9,7 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from relaylite import paths
-from relaylite.agents import Agent
+from relaylite.chain.agents import Agent
 from relaylite.engine.interface import ModelInfo
 from relaylite.errors import RelayliteError
 from relaylite.reuse.policies import FIDELITIES, POLICIES, Policy, parse_policy

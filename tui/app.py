@@ -18,8 +18,8 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widget import MountError
 
-from relaylite.agents import Agent
-from relaylite.attachments import Attachment
+from relaylite.chain.agents import Agent
+from relaylite.chain.attachments import Attachment
 from relaylite.events import TextDelta
 from relaylite.reuse.policies import Policy
 from relaylite.settings.settings import Settings

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from relaylite.agents import Agent
-from relaylite.attachments import Attachment
+from relaylite.chain.agents import Agent
+from relaylite.chain.attachments import Attachment
 from relaylite.engine.interface import Memory, ModelInfo
 from relaylite.events import Event, Turn
 from relaylite.reuse.policies import Policy

@@ -13,8 +13,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from relaylite.agents import Agent
-from relaylite.attachments import Attachment, attached_in, words_without_file
+from relaylite.chain.agents import Agent
+from relaylite.chain.attachments import Attachment, attached_in, words_without_file
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Event, Notice
 from relaylite.reuse.policies import Policy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
-from relaylite.agents import Agent
+from relaylite.chain.agents import Agent
 from relaylite.metrics import CellMap
 from relaylite.tui.conversation import State
 

@@ -12,8 +12,8 @@ from textual.containers import Horizontal
 from textual.notifications import SeverityLevel
 from textual.widgets import Footer, Input
 
-from relaylite.agents import Agent
-from relaylite.attachments import Attachment
+from relaylite.chain.agents import Agent
+from relaylite.chain.attachments import Attachment
 from relaylite.events import ChainStarted, Notice, Phase, PrefillDone, TextDelta, TurnFinished, TurnStarted
 from relaylite.reuse.policies import Policy
 from relaylite.tui import look, reports

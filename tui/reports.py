@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from relaylite.agents import Agent
+from relaylite.chain.agents import Agent
 from relaylite.engine.interface import Memory, ModelInfo
 from relaylite.events import Event, Turn
 from relaylite.tui.backend import Progress

@@ -8,8 +8,9 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relaylite import paths, sessions
-from relaylite.agents import choose_agents, load_agents
+from relaylite import paths
+from relaylite.chain import sessions
+from relaylite.chain.agents import choose_agents, load_agents
 from relaylite.errors import UsageError
 from relaylite.reuse.policies import parse_policy
 from relaylite.tui.app import CLOSE_TIMEOUT_S, RelayApp
@@ -21,7 +22,7 @@ from relaylite.tui.terminal import owned_terminal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from relaylite.attachments import Attachment
+    from relaylite.chain.attachments import Attachment
     from relaylite.settings.settings import Settings
 
 LOG_NAME = "tui.log"

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from relaylite.agents import Agent
 from relaylite.bench.tasks import Task
-from relaylite.conversation import Round, messages_for
+from relaylite.chain.agents import Agent
+from relaylite.chain.conversation import Round, messages_for
 from relaylite.engine.engine import Engine
 from relaylite.errors import UsageError
 from relaylite.events import Turn

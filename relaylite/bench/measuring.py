@@ -15,12 +15,12 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from relaylite.agents import BUILT_IN, Agent, choose_agents
 from relaylite.bench.chains import LEAST_JOINED, UNLIMITED, ChainOptions, Reading, Upstream, Written
 from relaylite.bench.grading import is_right
 from relaylite.bench.methods import AGAIN, Method, captures_of
 from relaylite.bench.statistics import divergence
 from relaylite.bench.tasks import Task
+from relaylite.chain.agents import BUILT_IN, Agent, choose_agents
 from relaylite.engine.engine import Engine
 from relaylite.engine.native import F32
 from relaylite.errors import Cancelled, RelayliteError, UsageError

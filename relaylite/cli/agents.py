@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from relaylite.agents import load_agents
+from relaylite.chain.agents import load_agents
 from relaylite.cli import options
 from relaylite.cli.command import Command
 from relaylite.cli.document import Document

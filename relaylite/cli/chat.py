@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relaylite import sessions
-from relaylite.attachments import Attachment, attached_in, read_attachment, words_without_file
+from relaylite.chain import sessions
+from relaylite.chain.attachments import Attachment, attached_in, read_attachment, words_without_file
 from relaylite.cli import options
 from relaylite.cli.command import Command
 from relaylite.cli.group import TERMINATED
@@ -25,7 +25,7 @@ from relaylite.settings.settings import Settings
 
 if TYPE_CHECKING:
     from relaylite.api import Relay
-    from relaylite.chain import Chain
+    from relaylite.chain.chain import Chain
 
 HELP = (
     "/retry answers the last message anew, /policy NAME changes what is taken over, /quit ends; "

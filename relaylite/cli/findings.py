@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from relaylite import paths
-from relaylite.agents import load_agents
+from relaylite.chain.agents import load_agents
 from relaylite.errors import RelayliteError
 from relaylite.gguf import download
 from relaylite.gguf.catalog import load_catalog

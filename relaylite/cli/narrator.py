@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from relaylite.agents import Agent
+from relaylite.chain.agents import Agent
 from relaylite.cli.terminal import Output
 from relaylite.events import ChainFinished, Event, Notice, Phase, PrefillDone, TextDelta, Turn, TurnFinished, TurnStarted
 from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH

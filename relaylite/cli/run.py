@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relaylite.agents import Agent, choose_agents, load_agents
-from relaylite.attachments import Attachment, read_attachment
+from relaylite.chain.agents import Agent, choose_agents, load_agents
+from relaylite.chain.attachments import Attachment, read_attachment
 from relaylite.cli import options
 from relaylite.cli.command import Command
 from relaylite.cli.document import Document
@@ -23,7 +23,7 @@ from relaylite.metrics import FINISH_CANCELLED
 from relaylite.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from relaylite.chain import Chain
+    from relaylite.chain.chain import Chain
     from relaylite.events import Event
 
 EXAMPLES = (

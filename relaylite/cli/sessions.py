@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from relaylite import sessions
+from relaylite.chain import sessions
 from relaylite.cli import options
 from relaylite.cli.command import CONTEXT, Group
 from relaylite.cli.document import Document

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaylite.agents import Agent
+from relaylite.chain.agents import Agent
 from relaylite.cli.findings import NOTE, OK, PROBLEM, Finding
 from relaylite.cli.interrupts import Work
 from relaylite.cli.narrator import seconds

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaylite.agents import Agent
 from relaylite.bench import measuring
 from relaylite.bench.chains import LEAST_JOINED, LEAST_PIECE, ChainOptions, Reading, Upstream, pieces
 from relaylite.bench.measuring import Bench, BenchOptions, Sample, built_in
 from relaylite.bench.methods import parse_methods
 from relaylite.bench.statistics import Values
 from relaylite.bench.tasks import Task
+from relaylite.chain.agents import Agent
 from relaylite.engine.engine import Engine
 from relaylite.engine.native import F32
 from relaylite.errors import Cancelled, UsageError

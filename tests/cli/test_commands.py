@@ -20,7 +20,7 @@ from fakes import FakeEngine
 from hub_server import Hub, serve
 
 from relaylite import paths
-from relaylite.agents import BUILT_IN
+from relaylite.chain.agents import BUILT_IN
 from relaylite.cli import COMMANDS, main
 from relaylite.gguf import catalog
 from relaylite.settings.settings import describe

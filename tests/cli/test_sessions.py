@@ -10,7 +10,8 @@ import pytest
 from commands import Invoke, one_line
 from fakes import FakeEngine
 
-from relaylite import paths, sessions
+from relaylite import paths
+from relaylite.chain import sessions
 from relaylite.errors import RelayliteError, UsageError
 
 

@@ -15,7 +15,8 @@ PROGRAM = """
 import sys, threading
 sys.path.append(sys.argv.pop(1))
 from fakes import FakeEngine
-from relaylite import api, cli, runner
+from relaylite import api, cli
+from relaylite.chain import runner
 from relaylite.cli import interrupts
 
 class Stuck(FakeEngine):

@@ -13,7 +13,7 @@ from fakes import FakeEngine
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from relaylite.attachments import Attachment
+from relaylite.chain.attachments import Attachment
 from relaylite.tui.screens.dialog import PathDialog
 
 

@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widgets import Button, Input, OptionList, Select, Static, TextArea
 from textual.widgets.option_list import Option
 
-from relaylite.agents import READS, Agent
+from relaylite.chain.agents import READS, Agent
 from relaylite.errors import UsageError
 from relaylite.tui import look
 from relaylite.tui.screens.dialog import ChoiceDialog, Dialog

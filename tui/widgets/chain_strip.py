@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
-from relaylite.agents import Agent
+from relaylite.chain.agents import Agent
 from relaylite.reuse.policies import Policy
 from relaylite.tui import look
 from relaylite.tui.conversation import State

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from relaylite.agents import Agent
-from relaylite.attachments import Attachment
+from relaylite.chain.agents import Agent
+from relaylite.chain.attachments import Attachment
 from relaylite.events import Turn
 from relaylite.prompt.messages import Answer, Message, Text
 

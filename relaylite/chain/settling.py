@@ -14,13 +14,13 @@ from typing import cast
 
 import numpy as np
 
+from relaylite.chain.runner import Prefilled, Run, Runner
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Phase
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import PREFIX
 from relaylite.reuse.rows import Tokens
-from relaylite.runner import Prefilled, Run, Runner
 
 STEP = 256  # tokens computed before their rows are kept
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from relaylite.agents import Agent
-from relaylite.attachments import Attachment
-from relaylite.conversation import Round
+from relaylite.chain.agents import Agent
+from relaylite.chain.attachments import Attachment
+from relaylite.chain.conversation import Round
 from relaylite.errors import UsageError
 from relaylite.events import Turn
 from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH, FINISH_STOP, TtftParts, TurnMetrics

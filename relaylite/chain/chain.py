@@ -15,10 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from relaylite import transcript
-from relaylite.agents import Agent, choose_agents
-from relaylite.attachments import Attachment
-from relaylite.conversation import Round, messages_for
+from relaylite.chain import transcript
+from relaylite.chain.agents import Agent, choose_agents
+from relaylite.chain.attachments import Attachment
+from relaylite.chain.conversation import Round, messages_for
+from relaylite.chain.notices import why_nothing_relayed
+from relaylite.chain.runner import RowStore, Run, Runner, stream_of
+from relaylite.chain.settling import Settling, settle
+from relaylite.chain.turn import TurnRequest, TurnRun
 from relaylite.errors import Cancelled, ContextOverflow, EngineBusy, EngineClosed, RelayliteError, UsageError
 from relaylite.events import ChainFinished, ChainStarted, Event, Notice, PrefillDone, Turn, TurnFinished
 from relaylite.machine.resources import peak_resident_bytes
@@ -27,11 +31,7 @@ from relaylite.prompt.messages import Text
 from relaylite.result import ChainResult
 from relaylite.reuse.policies import FULL, PREFIX, Policy, parse_policy
 from relaylite.reuse.rows import Tokens
-from relaylite.runner import RowStore, Run, Runner, stream_of
 from relaylite.sampling import Sampling
-from relaylite.settling import Settling, settle
-from relaylite.turn import TurnRequest, TurnRun
-from relaylite.unrelayed import why_nothing_relayed
 
 ROOM_AFTER_DROP = 0.75  # rounds go until a prompt fills no more than this of its room, so that not every round moves all others
 _CLOSED_MEANWHILE = "the model was closed while it was writing; what was written until then is kept"

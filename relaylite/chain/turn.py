@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from relaylite.chain.runner import Run, Runner
 from relaylite.engine.interface import Delta, Prefill
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Event, Notice, Phase, PrefillDone, TextDelta, Turn, TurnStarted
@@ -17,7 +18,6 @@ from relaylite.prompt.builder import Prompt
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import Policy
-from relaylite.runner import Run, Runner
 from relaylite.sampling import Sampling
 
 
