@@ -8,8 +8,8 @@ import pytest
 from fakes import FakeEngine
 
 from relaylite import Agent, Relay
-from relaylite.prefillspeed import LEAST_TOKENS, N_SAMPLES, PrefillSpeed
 from relaylite.store.folder import RowFolder
+from relaylite.store.prefill_speed import LEAST_TOKENS, N_SAMPLES, PrefillSpeed
 
 PLAN = Agent("plan", "Make a plan for what is asked of you, and say it in a few clear sentences.")
 CODE = Agent("code", "Write the code.")

@@ -20,12 +20,12 @@ from typing import Any, Protocol
 from relaylite.engine.interface import EngineLike, Prefill
 from relaylite.errors import Cancelled, EngineBusy, EngineClosed
 from relaylite.events import Phase, PhaseName
-from relaylite.prefillspeed import PrefillSpeed
 from relaylite.prompt.builder import PromptBuilder, Tokenizer
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.planner import Matcher, make_plan
 from relaylite.reuse.row_loading import Damaged
 from relaylite.reuse.rows import Rows, Tokens
+from relaylite.store.prefill_speed import PrefillSpeed
 
 CLOSE_TIMEOUT_S = 10.0
 READER_GRACE_S = 1.0  # how long the reader of a stream has, when the model is closed, to read its error

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from relaylite.prefillspeed import Sample
+from relaylite.store.prefill_speed import Sample
 
 VERSION = 1
 Follows = Mapping[str, Mapping[str, float]]

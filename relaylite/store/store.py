@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 
 from relaylite.errors import UsageError
-from relaylite.prefillspeed import PrefillSpeed
 from relaylite.reuse.plan import Match
 from relaylite.reuse.row_loading import Damaged
 from relaylite.reuse.rows import RowLayout, Rows, Tokens
@@ -23,6 +22,7 @@ from relaylite.store.codec import PLAIN, Codec
 from relaylite.store.folder import CannotWrite, RowFolder
 from relaylite.store.gather import Piece, gather
 from relaylite.store.ledger import Ledger
+from relaylite.store.prefill_speed import PrefillSpeed
 from relaylite.store.radix import Node
 from relaylite.store.stats import StoreStats
 from relaylite.store.tiers import Lost, Tiers
