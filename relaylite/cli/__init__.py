@@ -1,6 +1,6 @@
 """The command line. `main` is the entry point; each command is a module of its own, imported when it is asked for.
 
-To add a command: a module `relaylite/cli/NAME.py` with a click command called `command`, and a line in `COMMANDS`.
+To add a command: a module `relaylite/cli/commands/NAME.py` with a click command called `command`, and a line in `COMMANDS`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
         context.exit()
 
 
-@click.group(cls=CommandGroup, commands_by_name=COMMANDS, package=__name__, examples=EXAMPLES, context_settings=CONTEXT)
+@click.group(cls=CommandGroup, commands_by_name=COMMANDS, package="relaylite.cli.commands", examples=EXAMPLES, context_settings=CONTEXT)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Print the version.")
 def main() -> None:
     """Chains of agents on one local GGUF model, in which each agent takes over the KV rows of the agents before it."""

@@ -26,8 +26,8 @@ from relaylite.errors import ContextOverflow, EngineClosed, ModelError, UsageErr
 from relaylite.events import PhaseName
 from relaylite.gguf import fingerprint
 from relaylite.gguf.adapters import Adapter, read_adapters
-from relaylite.machine import workers
 from relaylite.machine.resources import logical_cores, physical_cores
+from relaylite.machine.workers import WARNING, Workers
 from relaylite.metrics import CellMap
 from relaylite.prompt.template import ChatTemplate, read_template
 from relaylite.reuse.plan import Kind, Plan
@@ -100,7 +100,7 @@ class Engine:
         self._close = weakref.finalize(self, _close_in, self._process, opened)
         self._close.atexit = False  # the process's memory goes with it
         self._stop = keep(native.Stop())
-        workers = keep(workers.Workers(options.rpc)) if options.rpc else None
+        workers = keep(Workers(options.rpc)) if options.rpc else None
         self._model = keep(_load_model(path, options, workers.devices if workers else ()))
         for adapter in adapters:
             self._model.apply(adapter.path, adapter.scale)
@@ -120,7 +120,7 @@ class Engine:
         self.profile.check_fits(self._model.n_layer)
         self.layout = _layout(cells, [weights, *_named(adapters)], options, self._model, self._context)
         token_bytes = self.layout.token_bytes or footprint.bytes_per_token(self._model, for_context)
-        info = _info(self._model, self._context, token_bytes, refusal, [workers.WARNING] if workers else [])
+        info = _info(self._model, self._context, token_bytes, refusal, [WARNING] if workers else [])
         self.info = replace(info, adapters=tuple(map(str, adapters)))
         self.finish_reason = ""
         self.answer_tokens: tuple[int, ...] = ()

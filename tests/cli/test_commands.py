@@ -173,7 +173,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_model_path: Pat
         "tiny", "m.gguf", "1", "MIT", 128, "-", "-", repo="o/r", bytes=len(content), sha256=hashlib.sha256(content).hexdigest()
     )
     entries = {"smollm2-135m": catalog.load_catalog()["smollm2-135m"], "tiny": entry}
-    for module in ("relaylite.gguf.catalog", "relaylite.cli.models"):
+    for module in ("relaylite.gguf.catalog", "relaylite.cli.commands.models"):
         monkeypatch.setattr(f"{module}.load_catalog", lambda: entries)
     with serve(Hub({"o/r/m.gguf": content})) as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)

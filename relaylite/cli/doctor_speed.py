@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from relaylite.chain.agents import Agent
-from relaylite.cli.findings import NOTE, OK, PROBLEM, Finding
+from relaylite.cli.commands.run import events_of
+from relaylite.cli.doctor_checks import NOTE, OK, PROBLEM, Finding
 from relaylite.cli.interrupts import Work
 from relaylite.cli.narrator import seconds
 from relaylite.cli.opening import open_relay
-from relaylite.cli.run import events_of
 from relaylite.cli.terminal import Output
 from relaylite.errors import RelayliteError
 from relaylite.settings.settings import load_settings

@@ -110,7 +110,7 @@ def command(
 def _bench(engine: Engine, settings: Settings, policies: str, wanted: BenchOptions) -> Bench:
     from relaylite.bench.measuring import Bench
     from relaylite.bench.methods import parse_methods
-    from relaylite.cli.run import chosen_agents
+    from relaylite.cli.commands.run import chosen_agents
 
     agents = chosen_agents(settings) if settings.sources.get("agents", "").startswith("--") else None
     return Bench(engine, parse_methods(policies, engine.info.n_layer), agents, wanted)

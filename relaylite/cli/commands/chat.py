@@ -13,11 +13,11 @@ from relaylite.chain import sessions
 from relaylite.chain.attachments import Attachment, attached_in, read_attachment, words_without_file
 from relaylite.cli import options
 from relaylite.cli.command import Command
+from relaylite.cli.commands.run import chosen_agents, events_of
 from relaylite.cli.group import TERMINATED
 from relaylite.cli.interrupts import Terminated, lost_worker
 from relaylite.cli.narrator import Narrator
 from relaylite.cli.opening import open_relay
-from relaylite.cli.run import chosen_agents, events_of
 from relaylite.cli.tasks import checked
 from relaylite.cli.terminal import Output
 from relaylite.errors import RelayliteError, UsageError, did_you_mean
