@@ -29,7 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from hub_server import Hub, serve
+from support.hub_server import Hub, serve
 
 from relaylite.bench import machine
 from relaylite.gguf.catalog import resolve_model

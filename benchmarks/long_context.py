@@ -87,7 +87,7 @@ class Stage:
 def write_model(folder: Path, n_ctx: int) -> Path:
     """Random weights, from what the tests write their models with."""
     sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-    from tiny_models import write_model as write
+    from support.tiny_models import write_model as write
 
     return write(folder / "random.gguf", "llama", n_layer=4, metadata={"llama.context_length": n_ctx})
 

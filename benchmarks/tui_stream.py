@@ -62,7 +62,7 @@ class Writer:
 
 
 async def measure(n: int, rate: float, size: tuple[int, int]) -> dict[str, object]:
-    from app_driver import scripted_app, until
+    from support.app_driver import scripted_app, until
 
     from relaylite.events import ChainStarted, Phase, TurnStarted
 

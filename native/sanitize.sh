@@ -27,4 +27,4 @@ export PYTHONSAFEPATH=1  # the folder that Python starts in does not come before
 cd "$root"
 ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:protect_shadow_gap=0 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
   LD_PRELOAD="$libasan:$libubsan" PYTHONMALLOC=malloc PYTHONPATH="$package:tests" \
-  python -m pytest -p no:cacheprovider --rootdir "$root" tests/native tests/test_selfcheck.py tests/fuzz "$@"
+  python -m pytest -p no:cacheprovider --rootdir "$root" tests/native tests/engine/test_self_check.py tests/fuzz "$@"

@@ -5,7 +5,11 @@ Names below are loaded when they are first used: `import relaylite` costs nothin
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -69,3 +73,18 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def _step_aside() -> None:
+    """Put the installed package in place of this folder, which hides it when Python starts in a clone but lacks the compiled part."""
+    clone = Path(__file__).resolve().parents[1]
+    elsewhere = [folder for folder in sys.path if Path(folder or ".").resolve() != clone]
+    spec = PathFinder.find_spec(__name__, elsewhere)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"relaylite is not installed in this Python ({sys.executable}); in {clone}: pip install '.[demo]'")
+    installed = sys.modules[__name__] = module_from_spec(spec)
+    spec.loader.exec_module(installed)
+
+
+if find_spec(f"{__name__}._native") is None:
+    _step_aside()

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fakes import FakeEngine
 from hypothesis import HealthCheck, settings
+from support.fakes import FakeEngine
 
 from relaylite import paths
 from relaylite.api import Relay

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fakes import FakeEngine
+from support.fakes import FakeEngine
 
 from relaylite import Agent, Attachment, ChainResult, EngineBusy, EngineClosed, Policy, Relay, Sampling, UsageError, read_attachment
 from relaylite.events import Phase

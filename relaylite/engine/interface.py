@@ -1,6 +1,6 @@
 """The seam of the model: what a chain asks of an engine, as plain values and one protocol.
 
-`relaylite.engine.engine.Engine` fulfils it with llama.cpp, `tests/fakes.py` with scripted answers. Nothing here imports either.
+`relaylite.engine.engine.Engine` fulfils it with llama.cpp, `tests/support/fakes.py` with scripted answers. Nothing here imports either.
 """
 
 from __future__ import annotations

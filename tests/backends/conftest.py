@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from places import NAMES, Place, skip_unless_there, started_worker
+from support.places import NAMES, Place, skip_unless_there, started_worker
 
 
 @pytest.fixture(scope="session")

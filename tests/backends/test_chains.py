@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from places import Place
+from support.places import Place
 
 from relaylite.api import Relay
 from relaylite.machine import workers

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from live_model import LiveModel, opened
-from places import Place
-from tiny_models import write_model
+from support.live_model import LiveModel, opened
+from support.places import Place
+from support.tiny_models import write_model
 
 from relaylite.engine import self_check
 from relaylite.engine.native import F32, Placement

@@ -6,10 +6,10 @@ import logging
 from pathlib import Path
 
 import pytest
-from live_model import opened
-from places import Place
-from reach import is_sliced_as_decoded
-from tiny_models import write_model
+from support.live_model import opened
+from support.places import Place
+from support.reach import is_sliced_as_decoded
+from support.tiny_models import write_model
 
 from relaylite.engine import self_check
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from live_engine import LiveEngine, Taken, changed, difference, home_of_session, opened, plan_of
-from places import Place
-from tiny_models import write_model
+from support.live_engine import LiveEngine, Taken, changed, difference, home_of_session, opened, plan_of
+from support.places import Place
+from support.tiny_models import write_model
 
 from relaylite.errors import Cancelled
 from relaylite.reuse.policies import NAIVE, RELAY

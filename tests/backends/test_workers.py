@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from places import free_port, skip_unless_there, started_worker
-from tiny_models import write_model
+from support.places import free_port, skip_unless_there, started_worker
+from support.tiny_models import write_model
 
 from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.errors import ModelError, UsageError

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tiny_models import write_model
+from support.tiny_models import write_model
 
 from relaylite.engine.engine import Engine, EngineOptions
 

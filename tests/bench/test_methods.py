@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sample_rows import rows_of
+from support.sample_rows import rows_of
 
 from relaylite.bench.methods import captures_of, first_tokens, parse_method, parse_methods, random_tokens
 from relaylite.errors import UsageError

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from commands import Invoke
-from fakes import FakeEngine
+from support.commands import Invoke
+from support.fakes import FakeEngine
 
 from relaylite import api
 from relaylite.cli import main

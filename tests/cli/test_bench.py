@@ -7,8 +7,8 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from commands import Invoke, one_line
-from tiny_models import write_model
+from support.commands import Invoke, one_line
+from support.tiny_models import write_model
 
 from relaylite import paths
 from relaylite.calibrate import grid

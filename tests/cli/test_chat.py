@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from commands import Invoke, one_line
-from fakes import FakeEngine
+from support.commands import Invoke, one_line
+from support.fakes import FakeEngine
 
 
 def test_each_line_is_a_message_and_agents_keep_their_history(invoke: Invoke, engine: FakeEngine) -> None:

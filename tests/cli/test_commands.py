@@ -15,9 +15,9 @@ from pathlib import Path
 
 import click
 import pytest
-from commands import Invoke, one_line
-from fakes import FakeEngine
-from hub_server import Hub, serve
+from support.commands import Invoke, one_line
+from support.fakes import FakeEngine
+from support.hub_server import Hub, serve
 
 from relaylite import paths
 from relaylite.chain.agents import BUILT_IN

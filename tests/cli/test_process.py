@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hub_server import Hub, serve
+from support.hub_server import Hub, serve
 
 from relaylite.gguf import download
 from relaylite.gguf.download import Remote

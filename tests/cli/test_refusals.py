@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import Invoke
-from refusing import NOTICE, REASONS, refusing_model
+from support.commands import Invoke
+from support.refusing import NOTICE, REASONS, refusing_model
 
 OPTIONS = ("--agents", "plan,code", "--max-tokens", "4", "--ctx", "1024", "--threads", "1")
 

@@ -10,8 +10,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from commands import Invoke, one_line
-from fakes import FakeEngine
+from support.commands import Invoke, one_line
+from support.fakes import FakeEngine
 
 from relaylite import paths
 from relaylite.cli import interrupts

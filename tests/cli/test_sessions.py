@@ -7,8 +7,8 @@ import os
 import stat
 
 import pytest
-from commands import Invoke, one_line
-from fakes import FakeEngine
+from support.commands import Invoke, one_line
+from support.fakes import FakeEngine
 
 from relaylite import paths
 from relaylite.chain import sessions

@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from commands import Invoke, one_line
-from sample_rows import LAYOUT, rows_of
+from support.commands import Invoke, one_line
+from support.sample_rows import LAYOUT, rows_of
 
 from relaylite import paths
 from relaylite.store import Store

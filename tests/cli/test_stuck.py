@@ -14,7 +14,7 @@ TIMEOUT_S = 120
 PROGRAM = """
 import sys, threading
 sys.path.append(sys.argv.pop(1))
-from fakes import FakeEngine
+from support.fakes import FakeEngine
 from relaylite import api, cli
 from relaylite.chain import runner
 from relaylite.cli import interrupts

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_engine import LiveEngine, home_of_session, opened
-from tiny_models import write_model
+from support.live_engine import LiveEngine, home_of_session, opened
+from support.tiny_models import write_model
 
 
 @pytest.fixture(scope="session")

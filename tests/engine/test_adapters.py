@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_engine import LiveEngine, Taken, difference, opened, plan_of
-from plain_llama import greedy, rows_in
-from tiny_models import write_adapter, write_model
+from support.live_engine import LiveEngine, Taken, difference, opened, plan_of
+from support.plain_llama import greedy, rows_in
+from support.tiny_models import write_adapter, write_model
 
 from relaylite.errors import ModelError, ModelFileError, UsageError
 from relaylite.gguf.adapters import Adapter, parse_adapter, read_adapters

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from live_engine import LiveEngine, Taken, changed, opened, plan_of
+from support.live_engine import LiveEngine, Taken, changed, opened, plan_of
 
 from relaylite.errors import Cancelled, EngineClosed
 from relaylite.events import PhaseName

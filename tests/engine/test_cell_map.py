@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from live_engine import LiveEngine, Taken, changed, plan_of
+from support.live_engine import LiveEngine, Taken, changed, plan_of
 
 from relaylite.metrics import CellMap
 from relaylite.reuse.plan import Kind, Plan

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from live_engine import LiveEngine, Taken, changed, difference, opened, plan_of
-from plain_llama import greedy, rows_in
+from support.live_engine import LiveEngine, Taken, changed, difference, opened, plan_of
+from support.plain_llama import greedy, rows_in
 
 from relaylite.engine.llama import Context
 from relaylite.reuse.plan import Kind

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from live_engine import LiveEngine, opened
-from tiny_models import ARCHITECTURES, write_model
+from support.live_engine import LiveEngine, opened
+from support.tiny_models import ARCHITECTURES, write_model
 
 from relaylite.engine import footprint, llama, native
 from relaylite.engine.llama import ContextOptions

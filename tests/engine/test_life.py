@@ -12,9 +12,9 @@ from pathlib import Path
 import llama_cpp as lc
 import numpy as np
 import pytest
-from live_engine import LiveEngine, Taken, changed, difference, opened, plan_of
-from reach import EXPECTED
-from tiny_models import write_model
+from support.live_engine import LiveEngine, Taken, changed, difference, opened, plan_of
+from support.reach import EXPECTED
+from support.tiny_models import write_model
 
 from relaylite import Agent, Relay
 from relaylite.engine.engine import Engine, EngineOptions
@@ -111,7 +111,7 @@ def test_a_forked_process_is_refused_and_can_end(tiny_path: Path) -> None:
     script = """
 import os, sys
 from pathlib import Path
-from live_engine import LiveEngine, plan_of
+from support.live_engine import LiveEngine, plan_of
 from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.errors import EngineClosed
 from relaylite.reuse.policies import FULL
@@ -149,7 +149,7 @@ import sys
 from pathlib import Path
 from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.sampling import Sampling
-from live_engine import LiveEngine, plan_of
+from support.live_engine import LiveEngine, plan_of
 from relaylite.reuse.policies import FULL
 live = LiveEngine(Engine.open(Path(sys.argv[1]), EngineOptions(n_ctx=256, n_threads=2)))
 live.prefill(plan_of(FULL, live.tokens(9)))

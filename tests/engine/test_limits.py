@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from live_engine import LiveEngine, Taken, changed, opened, plan_of
-from tiny_models import write_model
+from support.live_engine import LiveEngine, Taken, changed, opened, plan_of
+from support.tiny_models import write_model
 
 from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.errors import ContextOverflow, ModelError, NativeError, UsageError

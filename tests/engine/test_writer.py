@@ -10,8 +10,8 @@ from pathlib import Path
 import llama_cpp as lc
 import numpy as np
 import pytest
-from live_engine import F32, LiveEngine, Taken, changed, opened, plan_of
-from parrot import write_parrot
+from support.live_engine import F32, LiveEngine, Taken, changed, opened, plan_of
+from support.parrot import write_parrot
 
 from relaylite.engine import llama
 from relaylite.engine.interface import Delta

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from live_model import LiveModel, opened
-from numpy_rope import ROPES, Rope
-from tiny_models import write_model
+from support.live_model import LiveModel, opened
+from support.numpy_rope import ROPES, Rope
+from support.tiny_models import write_model
 
 from relaylite.engine.native import ffi, lib
 from relaylite.reuse import row_numbers

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-from live_engine import LiveEngine
-from numpy_rope import ROPES
-from tiny_models import write_model
+from support.live_engine import LiveEngine
+from support.numpy_rope import ROPES
+from support.tiny_models import write_model
 
 from fuzz.identity import Identity, live_rows
 from relaylite import Agent, Relay

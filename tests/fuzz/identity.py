@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from live_engine import LiveEngine, plan_of
-from numpy_rope import Rope
+from support.live_engine import LiveEngine, plan_of
+from support.numpy_rope import Rope
 
 from relaylite.reuse.policies import FULL
 from relaylite.reuse.rows import Rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from sample_rows import LAYOUT, row_bytes, rows_of
+from support.sample_rows import LAYOUT, row_bytes, rows_of
 
 from relaylite.prompt.alignment import align
 from relaylite.reuse.plan import Kind, Plan

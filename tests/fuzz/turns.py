@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from live_engine import LiveEngine, opened, plan_of
-from numpy_rope import ROPES
-from tiny_models import write_model
+from support.live_engine import LiveEngine, opened, plan_of
+from support.numpy_rope import ROPES
+from support.tiny_models import write_model
 
 from fuzz.identity import Identity, live_rows
 from relaylite.errors import Cancelled, ContextOverflow, ModelError, NativeError

@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from live_model import LiveModel, opened
+from support.live_model import LiveModel, opened
 
 from relaylite.engine.native import Placement, ffi, lib
 

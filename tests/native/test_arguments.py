@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from live_model import LiveModel, opened
+from support.live_model import LiveModel, opened
 
 from relaylite.engine import native
 from relaylite.engine.native import Placement, lib

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from live_model import LiveModel, opened
+from support.live_model import LiveModel, opened
 
 from relaylite.engine.native import Placement
 from relaylite.errors import NativeError

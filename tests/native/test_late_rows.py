@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from live_model import LiveModel, opened
-from tiny_models import write_model
+from support.live_model import LiveModel, opened
+from support.tiny_models import write_model
 
 from relaylite.engine.native import Placement
 from relaylite.errors import Cancelled, NativeError

@@ -21,7 +21,7 @@ OPEN_AND_CHECK = """
 import sys
 sys.path[:0] = ["tests"]
 from pathlib import Path
-from live_model import opened
+from support.live_model import opened
 from relaylite.engine import native, self_check
 try:
     with opened(Path(sys.argv[1])) as live:
@@ -42,7 +42,8 @@ def run(code: str, *arguments: str, **variables: str) -> str:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/maps")
 @pytest.mark.parametrize("first", ["relaylite.engine.native", "llama_cpp"])
 def test_one_copy_of_each_library_is_loaded(first: str) -> None:
-    code = f"import {first}, relaylite.engine.native\nprint(*{{line.split()[-1] for line in open('/proc/self/maps') if '/lib' in line}}, sep='\\n')"
+    code = f"import {first}, relaylite.engine.native\n"
+    code += "print(*{line.split()[-1] for line in open('/proc/self/maps') if '/lib' in line}, sep='\\n')"
     loaded = [Path(line) for line in run(code).splitlines()]
     for library in ("libllama.so", "libggml.so", "libggml-base.so", "libggml-cpu.so"):
         copies = [path.name for path in loaded if path.name.startswith(library)]

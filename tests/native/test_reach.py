@@ -11,10 +11,10 @@ from typing import Any
 import llama_cpp as lc
 import numpy as np
 import pytest
-from architectures_table import DOCUMENT, GOES_ON
-from live_model import LiveModel, opened
-from reach import CACHE_TYPES, EXPECTED, error_of_moved_keys, examine, is_sliced_as_decoded
-from tiny_models import ARCHITECTURES, write_model
+from support.architectures_table import DOCUMENT, GOES_ON
+from support.live_model import LiveModel, opened
+from support.reach import CACHE_TYPES, EXPECTED, error_of_moved_keys, examine, is_sliced_as_decoded
+from support.tiny_models import ARCHITECTURES, write_model
 
 from relaylite.engine import llama, native
 from relaylite.engine.native import Placement

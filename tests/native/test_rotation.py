@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from live_model import LiveModel, opened
-from numpy_rope import ROPES, Rope
-from tiny_models import write_model
+from support.live_model import LiveModel, opened
+from support.numpy_rope import ROPES, Rope
+from support.tiny_models import write_model
 
 from relaylite.engine.native import Placement
 from relaylite.errors import NativeError

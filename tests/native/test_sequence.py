@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from live_model import LiveModel
+from support.live_model import LiveModel
 
 from relaylite.engine.native import Placement
 from relaylite.errors import NativeError

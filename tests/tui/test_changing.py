@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app_driver import KNOWN, ScriptedOpener, ask, drive, notices, open_dialog, screen_text, scripted_app, until
-from fakes import FakeEngine
+from support.app_driver import KNOWN, ScriptedOpener, ask, drive, notices, open_dialog, screen_text, scripted_app, until
+from support.fakes import FakeEngine
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Select, TextArea
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app_driver import ask, drive, notices, open_dialog, screen_text, scripted_app, until
-from fakes import FakeEngine
+from support.app_driver import ask, drive, notices, open_dialog, screen_text, scripted_app, until
+from support.fakes import FakeEngine
 from textual.pilot import Pilot
 from textual.widgets import Input
 

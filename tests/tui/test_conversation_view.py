@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from app_driver import ask, drive, notices, say, screen_text, scripted_app, until
-from fakes import FakeEngine
+from support.app_driver import ask, drive, notices, say, screen_text, scripted_app, until
+from support.fakes import FakeEngine
 from textual.pilot import Pilot
 
 from relaylite.tui.widgets import transcript

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from app_driver import ask, drive, notices, screen_text, scripted_app, until
-from fakes import FakeEngine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.app_driver import ask, drive, notices, screen_text, scripted_app, until
+from support.fakes import FakeEngine
 from textual.pilot import Pilot
 
 from relaylite.events import PromptPart

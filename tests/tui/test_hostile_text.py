@@ -6,10 +6,10 @@ import re
 import unicodedata
 from itertools import pairwise
 
-from app_driver import ask, drive, screen_text, scripted_app, until
-from fakes import FakeEngine
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.app_driver import ask, drive, screen_text, scripted_app, until
+from support.fakes import FakeEngine
 from textual.pilot import Pilot
 
 from relaylite.tui.markdown_lines import blocks_of

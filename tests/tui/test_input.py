@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from app_driver import ask, drive, scripted_app, until
-from fakes import FakeEngine
+from support.app_driver import ask, drive, scripted_app, until
+from support.fakes import FakeEngine
 from textual import events
 from textual._xterm_parser import XTermParser
 from textual.binding import Binding

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app_driver import ask, drive, scripted_app, until
-from fakes import FakeEngine
+from support.app_driver import ask, drive, scripted_app, until
+from support.fakes import FakeEngine
 from textual.geometry import Offset
 from textual.pilot import Pilot
 from textual.selection import Selection
@@ -66,8 +66,7 @@ def test_text_is_selected_with_the_mouse_and_copied_with_ctrl_c() -> None:
 
 
 NOISE = """
-import os, runpy, sys
-runpy.run_path({conftest!r})
+import os, sys
 from pathlib import Path
 from relaylite.tui.terminal import owned_terminal
 with owned_terminal(Path({log!r})):
@@ -80,7 +79,7 @@ os.write(1, b"after out\\n"); os.write(2, b"after err\\n"); print("printed")
 
 def test_native_output_goes_to_the_log_while_the_app_owns_the_terminal(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "tui.log"
-    code = NOISE.format(conftest=str(Path(__file__).with_name("conftest.py")), log=str(log))
+    code = NOISE.format(log=str(log))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["after out", "printed"]
     assert done.stderr.splitlines() == ["drawn", "after err"]
@@ -90,9 +89,9 @@ def test_native_output_goes_to_the_log_while_the_app_owns_the_terminal(tmp_path:
 
 def test_without_a_terminal_the_app_refuses_in_one_line() -> None:
     code = (
-        "import runpy; runpy.run_path({conftest!r}); from relaylite.settings.settings import Settings; from relaylite.errors import UsageError\n"
+        "from relaylite.settings.settings import Settings; from relaylite.errors import UsageError\n"
         "from relaylite.tui import run_app\n"
         "try:\n    run_app(Settings())\nexcept UsageError as error:\n    print(error)"
-    ).format(conftest=str(Path(__file__).with_name("conftest.py")))
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL)
     assert "needs a terminal" in done.stdout and len(done.stdout.splitlines()) == 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from app_driver import ask, drive, notices, screen_text, scripted_app
-from refusing import REASONS, refusing_model
+from support.app_driver import ask, drive, notices, screen_text, scripted_app
+from support.refusing import REASONS, refusing_model
 from textual.pilot import Pilot
 
 from relaylite.reuse.policies import RELAY

@@ -7,8 +7,8 @@ import signal
 import threading
 
 import pytest
-from app_driver import ScriptedOpener, ask, drive, drive_from_start, notices, say, screen_text, scripted_app, until
-from fakes import FakeEngine
+from support.app_driver import ScriptedOpener, ask, drive, drive_from_start, notices, say, screen_text, scripted_app, until
+from support.fakes import FakeEngine
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_driver import drive, screen_text, scripted_app, until
-from fakes import FakeEngine
+from support.app_driver import drive, screen_text, scripted_app, until
+from support.fakes import FakeEngine
 from textual.pilot import Pilot
 
 from relaylite.engine.interface import Memory

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-START = f"import runpy; runpy.run_path({str(Path(__file__).with_name('conftest.py'))!r}); from relaylite.cli import main; main()"
+START = "from relaylite.cli import main; main()"
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux: apt-get install tmux")
 

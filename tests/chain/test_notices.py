@@ -1,0 +1,66 @@
+"""Why a round relayed no answer: said with the right reason, and only where one should have been relayed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.fakes import FakeEngine
+
+from relaylite.api import Relay
+from relaylite.chain.notices import why_nothing_relayed
+from relaylite.events import Notice, PromptPart, Turn
+from relaylite.metrics import CellMap, TurnMetrics
+from relaylite.reuse.policies import NAIVE, PREFIX, RELAY, Policy
+
+SHORT, NO_ROWS = "what was new of the answers is shorter", "no rows are kept of the answers"
+
+
+def turn(*answers: int, before: int = 10, prefix: int = 0, relayed: range = range(0)) -> Turn:
+    """One whose prompt holds answers of so many tokens behind `before` others, with these positions relayed."""
+    parts = [PromptPart("user", "", (0,) * before, ""), *(PromptPart("answer", "plan", (1,) * n, "") for n in answers)]
+    n = before + sum(answers)
+    cells = np.full((2, n), CellMap.NEW, np.uint8)
+    cells[:, :prefix] = CellMap.PREFIX
+    cells[0, relayed] = CellMap.REUSED
+    cells[1, relayed] = CellMap.RECOMPUTED
+    metrics = TurnMetrics(prefix_tokens=prefix, span_tokens=len(relayed))
+    return Turn("code", 1, 0, "", (), "stop", metrics, tuple(parts), CellMap(cells, np.full(n, np.nan, np.float32)))
+
+
+@pytest.mark.parametrize(
+    ("turns", "policy", "said"),
+    [
+        ([turn(20)], RELAY, SHORT),
+        ([turn(20), turn(31, 5)], NAIVE, SHORT),
+        ([turn(32)], RELAY, SHORT),  # its last token has no row
+        ([turn(33)], RELAY, NO_ROWS),
+        ([turn(5, 100)], RELAY, NO_ROWS),
+        ([turn(20, prefix=29)], RELAY, SHORT),
+        ([turn(20, prefix=30)], RELAY, ""),
+        ([turn(48, 21, prefix=57)], RELAY, SHORT),  # but for its last token the long one stands in place
+        ([turn(48, prefix=20)], RELAY, NO_ROWS),
+        ([turn(50, relayed=range(10, 59))], RELAY, ""),
+        ([turn(50, before=60, relayed=range(10, 59))], RELAY, NO_ROWS),  # text around the answer was relayed
+        ([turn(50), turn(60, relayed=range(69, 70))], RELAY, ""),
+        ([turn()], RELAY, ""),
+        ([], RELAY, ""),
+        ([turn(50)], PREFIX, ""),
+    ],
+)
+def test_the_reason_is_that_of_the_longest_answer_which_was_computed(turns: list[Turn], policy: Policy, said: str) -> None:
+    reason = why_nothing_relayed(turns, policy)
+    assert said in reason and bool(reason) is bool(said)
+
+
+def test_a_chain_says_that_an_edited_answer_is_computed() -> None:
+    engine = FakeEngine()
+    engine.enqueue("x" * 100, "fine")
+    with Relay(engine=engine, policy="naive") as relay:
+        chain = relay.chain(["plan", "code"])
+        list(chain.stream("Sort."))
+        assert chain.result.notices == ()
+        chain.retry(1)
+        chain.edit(0, 0, "y" * 100)
+        notices = [event for event in chain.resume() if isinstance(event, Notice)]
+        assert [notice.is_minor for notice in notices] == [True] and NO_ROWS in notices[0].text
+        assert chain.result.notices == (notices[0].text,)

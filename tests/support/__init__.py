@@ -1,0 +1,1 @@
+"""What tests share: a scripted engine, tiny models, real models opened for tests, drivers of the app and the command line."""
