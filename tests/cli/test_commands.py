@@ -166,7 +166,7 @@ def test_info_of_a_file_that_is_no_model(invoke: Invoke, tmp_path: Path) -> None
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_model_path: Path) -> Iterator[Hub]:
     """A hub that has one small model, which the catalogue names `tiny`."""
-    from test_modelfile import write_model
+    from support.small_file import write_model
 
     content = write_model(tmp_path / "source.gguf").read_bytes()
     entry = catalog.CatalogEntry(

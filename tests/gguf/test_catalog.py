@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.hub_server import Hub, serve
-from test_modelfile import write_model
+from support.small_file import write_model
 
 from relaylite import paths
 from relaylite.errors import ModelError, ModelFileError, UsageError

@@ -6,30 +6,13 @@ import os
 from pathlib import Path
 
 import gguf
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.small_file import write_model
 
 from relaylite.errors import ModelFileError
 from relaylite.gguf.header import MAX_KEPT, part_names, read_model_file
-
-
-def write_model(path: Path, *, block_count: int = 2, type: str | None = None, architecture: str = "llama") -> Path:
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_block_count(block_count)
-    writer.add_context_length(128)
-    if type is not None:
-        writer.add_type(type)
-    writer.add_token_list([f"token {i}" for i in range(MAX_KEPT + 1)])
-    writer.add_head_count_kv([1, 2])
-    writer.add_tensor("token_embd.weight", np.zeros((3, 64), np.float32))
-    writer.add_tensor("output.weight", np.zeros((5, 64), np.float16))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
 
 
 def message(path: Path) -> str:
