@@ -106,7 +106,7 @@ def measure(path: Path, lengths: list[int], n_rounds: int, n_threads: int, clock
             assert n_naive == n_relay == n
         whole = full.median(*full.steps)
         cheap, repaired = naive.median(*naive.steps), relay.median(*relay.steps)
-        per_step = (relay.median("match"), relay.median("place"), relay.median("rectify"), relay.median("suffix"))
+        per_step = (relay.median("match"), relay.median("place"), relay.median("repair"), relay.median("suffix"))
         cells = " | ".join(f"{ms:.1f} ({ms / n * 1e3:.1f})" for ms in per_step)
         ratios = f"{whole / cheap:.1f} | {whole / repaired:.1f}"
         print(f"| {n} | {cells} | {cheap:.0f} | {repaired:.0f} | {whole:.0f} | {ratios} |", flush=True)

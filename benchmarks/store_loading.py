@@ -64,7 +64,7 @@ def measure(engine: Engine, store: Store, prompt: Tokens, policy: Policy, times:
         raise SystemExit("the text was not found in the store")
     times.plan_ms.append((planned - started) * 1e3)
     times.place_ms.append(prefill.place_ms)
-    times.sweep_ms.append(prefill.rectify_ms + prefill.suffix_ms)
+    times.sweep_ms.append(prefill.repair_ms + prefill.suffix_ms)
     times.total_ms.append((ended - started) * 1e3)
 
 

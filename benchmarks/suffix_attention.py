@@ -49,11 +49,11 @@ def changes_of(moved: Rows, computed: Rows, positions: Tokens) -> F64:
 
 def attention_of(engine: Engine, suffix: Tokens, tokens: Tokens) -> F64:
     """`[n_layer, prompt tokens]`: the share of the suffix's attention that each position gets in each layer of the live context."""
-    cells = engine._sequence.cells
-    assert cells is not None
+    cache = engine._sequence.cache
+    assert cache is not None
     of_layers = []
     for il in range(engine.info.n_layer):
-        mass = cells.slice((0, il), suffix, tokens=tokens[suffix], write_end=il + 1, n_probe=len(suffix), want=("mass",)).mass
+        mass = cache.slice((0, il), suffix, tokens=tokens[suffix], write_end=il + 1, n_probe=len(suffix), want=("mass",)).mass
         assert mass is not None
         of_layers.append(mass / mass.sum())
     return np.array(of_layers, np.float64)

@@ -75,9 +75,8 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def _step_aside() -> None:
-    """Put the installed package in place of this folder, which hides it when Python starts in a clone but lacks the compiled part."""
-    clone = Path(__file__).resolve().parents[1]
+def _step_aside(clone: Path) -> None:
+    """Put the installed package in place of the source folder, which hides it when Python starts in a clone but has no compiled part."""
     elsewhere = [folder for folder in sys.path if Path(folder or ".").resolve() != clone]
     spec = PathFinder.find_spec(__name__, elsewhere)
     if spec is None or spec.loader is None:
@@ -86,5 +85,6 @@ def _step_aside() -> None:
     spec.loader.exec_module(installed)
 
 
-if find_spec(f"{__name__}._native") is None:
-    _step_aside()
+_root = Path(__file__).resolve().parents[1]
+if (_root / "native").is_dir() and find_spec(f"{__name__}._native") is None:
+    _step_aside(_root)

@@ -77,7 +77,7 @@ class Relay:
         self.sampling = sampling if isinstance(sampling, Sampling) else Sampling().merged(sampling or {})
         codec = _codec(store_codec)
         if engine is None:
-            sizes = {"n_ctx": n_ctx, "n_threads": n_threads, "n_gpu_layers": n_gpu_layers, "past_bytes": store_bytes}
+            sizes = {"n_ctx": n_ctx, "n_threads": n_threads, "n_gpu_layers": n_gpu_layers, "kept_state_bytes": store_bytes}
             lists = {"rpc": _listed(rpc), "lora": _listed(lora)}
             engine = _open(
                 model, type_k=kv_type, type_v=kv_type, chat_template=chat_template, relay=relay, on_progress=on_progress, **sizes, **lists

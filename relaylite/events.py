@@ -11,7 +11,7 @@ from typing import Literal
 
 from relaylite.metrics import CellMap, TurnMetrics
 
-PhaseName = Literal["render", "place", "rectify", "suffix", "write"]
+PhaseName = Literal["render", "place", "repair", "suffix", "write"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import signal
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -74,7 +75,7 @@ class RelayApp(App[None]):
         self.engine = engine
         self.main = MainScreen(engine, self.conversation, agents, policy, files)
         self._drain_timer: Timer | None = None
-        self._interrupted_at = 0.0
+        self._interrupted_at = -math.inf  # never
         self._gc_threshold = gc.get_threshold()
         self._updated_at = self._ui_time = 0.0
         self.register_theme(look.DARK)

@@ -9,7 +9,7 @@ from typing import Literal
 from relaylite.events import PromptPart, Turn
 from relaylite.metrics import CellMap, TurnMetrics
 
-State = Literal["waiting", "reusing", "rectifying", "reading", "writing", "done", "failed", "stopped"]
+State = Literal["waiting", "reusing", "repairing", "reading", "writing", "done", "failed", "stopped"]
 FINISHED: tuple[State, ...] = ("done", "failed", "stopped")
 
 

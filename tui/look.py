@@ -77,10 +77,10 @@ VARIABLE_DEFAULTS = dict(_DARK)
 _TERMINAL_COLORS = {"red": 5, "green": 1, "yellow": 3, "blue": 4, "magenta": 2, "cyan": 0}
 
 STATE_SIGNS: dict[State, str] = {
-    "waiting": "○", "reusing": "◔", "rectifying": "◑", "reading": "◕", "writing": "●", "done": "✓", "failed": "×", "stopped": "■",
+    "waiting": "○", "reusing": "◔", "repairing": "◑", "reading": "◕", "writing": "●", "done": "✓", "failed": "×", "stopped": "■",
 }  # fmt: skip
 STATE_COLORS: dict[State, str] = {
-    "waiting": "$muted", "reusing": "$secondary", "rectifying": "$accent", "reading": "$secondary", "writing": "$primary",
+    "waiting": "$muted", "reusing": "$secondary", "repairing": "$accent", "reading": "$secondary", "writing": "$primary",
     "done": "$success", "failed": "$error", "stopped": "$warning",
 }  # fmt: skip
 READS_SIGNS = {"all": "»", "previous": "›", "task": "·"}

@@ -30,7 +30,7 @@ from relaylite.tui.widgets.search_bar import SearchBar
 from relaylite.tui.widgets.status import StatusLine, TopBar
 from relaylite.tui.widgets.transcript import Transcript
 
-PHASE_STATES: dict[str, State] = {"render": "reusing", "place": "reusing", "rectify": "rectifying", "suffix": "reading", "write": "writing"}
+PHASE_STATES: dict[str, State] = {"render": "reusing", "place": "reusing", "repair": "repairing", "suffix": "reading", "write": "writing"}
 
 
 SLASH_COMMAND = re.compile(r"(/[A-Za-z?]+)(?:\s|$)")  # people type them out of habit; a path such as /etc/hosts is none

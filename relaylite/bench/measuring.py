@@ -227,8 +227,8 @@ class Bench:
         next(deltas)
         sampled = time.perf_counter()
         deltas.close()
-        parts = TtftParts(_ms(started, rendered), prefill.place_ms, prefill.rectify_ms, 0.0, _ms(resumed, sampled))
-        parts.suffix = _ms(rendered, computed) - prefill.place_ms - prefill.rectify_ms
+        parts = TtftParts(_ms(started, rendered), prefill.place_ms, prefill.repair_ms, 0.0, _ms(resumed, sampled))
+        parts.suffix = _ms(rendered, computed) - prefill.place_ms - prefill.repair_ms
         sample = Sample(
             method.label, number, group, parts,
             prompt_tokens=len(plan.tokens), prefix_tokens=plan.count(Kind.PREFIX), span_tokens=plan.count(Kind.SPAN),

@@ -113,7 +113,7 @@ def _parse_plain(name: str, n_layer: int) -> Method:
 def _changed(method: Method, changes: Sequence[str], n_layer: int) -> Method:
     """`method` with parameters changed as `NAME=VALUE` say."""
     label = "+".join([method.label, *changes])
-    if not method.policy.rectify or method.parameters is not None:
+    if not method.policy.repairs or method.parameters is not None:
         raise UsageError(f"{label!r}: only relay, relay:fast and relay:careful have parameters to change")
     values = {name: _value(text) for name, _, text in (change.partition("=") for change in changes)}
     default_profile("", n_layer).overridden(values).check_fits(n_layer)

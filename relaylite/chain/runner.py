@@ -108,7 +108,7 @@ class Runner:
     @property
     def matcher(self) -> Matcher:
         """Finds what a prompt may take over: the engine where it keeps that itself, else the store."""
-        return self.engine.past or self.store
+        return self.engine.kept_states or self.store
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -198,7 +198,7 @@ class Runner:
         while (phase := phases.get()) is not None:
             yield Phase(phase)
         done = future.result()
-        if not done.plan.count(Kind.SPAN):  # rectifying computes other cells than whole tokens
+        if not done.plan.count(Kind.SPAN):  # repair computes other cells than whole tokens
             self.store.speed.learn(done.plan.count(Kind.NEW), done.prefill.suffix_ms)
         return done
 

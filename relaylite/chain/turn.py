@@ -61,7 +61,7 @@ class TurnRun:
         done = yield from self._runner.prefill(self._run, plan)
         prefill = done.prefill
         self._count(done.plan, prefill)
-        self._metrics.ttft_parts_ms = TtftParts(render_ms, prefill.place_ms, prefill.rectify_ms, prefill.suffix_ms)
+        self._metrics.ttft_parts_ms = TtftParts(render_ms, prefill.place_ms, prefill.repair_ms, prefill.suffix_ms)
         self._metrics.ttft_ms = render_ms + done.took_ms
         try:
             yield from self._write()

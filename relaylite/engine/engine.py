@@ -1,6 +1,6 @@
 """`Engine`: one model with one live sequence. Places a plan, decodes, samples, and gives the rows back.
 
-What is reused is decided before (planner), what is repaired is decided in `rectify`; this module carries both out.
+What is reused is decided before (planner), what is repaired is decided in `sweep`; this module carries both out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from relaylite.engine import footprint, llama, native, self_check
 from relaylite.engine.interface import Delta, Memory, ModelInfo, Prefill
-from relaylite.engine.kept_states import Past
+from relaylite.engine.kept_states import KeptStates
 from relaylite.engine.live_sequence import LiveSequence
 from relaylite.engine.sweep import Pick, Sweep
 from relaylite.engine.writer import Writer
@@ -48,7 +48,7 @@ class EngineOptions:
 
     `rpc`: workers, `host:port` each. `n_gpu_layers` None: none without workers, all with them.
     `lora`: adapters, `FILE` or `FILE:SCALE` each.
-    `past_bytes`: of states kept to go on from where rows cannot be placed; None: an eighth of what is free.
+    `kept_state_bytes`: of states kept to go on from where rows cannot be placed; None: an eighth of what is free.
     """
 
     n_ctx: int = 4096
@@ -60,7 +60,7 @@ class EngineOptions:
     type_k: str = "f16"
     type_v: str = "f16"
     relay: dict[str, Any] = field(default_factory=dict)
-    past_bytes: int | None = None
+    kept_state_bytes: int | None = None
     on_progress: Callable[[float], bool] | None = None
 
     @property
@@ -111,14 +111,14 @@ class Engine:
             footprint.check_context(self._model, for_context)
         self._context: llama.Context = keep(llama.Context(self._model, for_context))
         self._for_context, self._n_gpu_layers = for_context, options.n_offloaded
-        cells, refusal = _open_cells(self._context, n_threads, self._stop, keep)
+        cache, refusal = _open_cache(self._context, n_threads, self._stop, keep)
         self.tokenizer = self._model.vocab
         template = read_template(options.chat_template, self._model.chat_template or "")
         self.template = ChatTemplate(template, bos_text=self.tokenizer.bos_text, eos_text=self.tokenizer.eos_text)
         weights = fingerprint.of_file(path)
         self.profile = load_profile(weights, self._model.n_layer).overridden(options.relay)
         self.profile.check_fits(self._model.n_layer)
-        self.layout = _layout(cells, [weights, *_named(adapters)], options, self._model, self._context)
+        self.layout = _layout(cache, [weights, *_named(adapters)], options, self._model, self._context)
         token_bytes = self.layout.token_bytes or footprint.bytes_per_token(self._model, for_context)
         info = _info(self._model, self._context, token_bytes, refusal, [WARNING] if workers else [])
         self.info = replace(info, adapters=tuple(map(str, adapters)))
@@ -126,19 +126,21 @@ class Engine:
         self.answer_tokens: tuple[int, ...] = ()
         is_offloaded = not 0 <= options.n_offloaded < self._model.n_layer
         n_loaders = logical_cores() - (0 if is_offloaded else n_threads)  # threads of a sweep wait for the one that lost its core
-        self._sequence = LiveSequence(self._context, cells, capture, self._stop, n_loaders=max(0, n_loaders))
+        self._sequence = LiveSequence(self._context, cache, capture, self._stop, n_loaders=max(0, n_loaders))
         self._sequence.watch({} if refusal else self.profile.captures)
-        self._past = None if cells is not None else Past(self._model, self._context, self._sequence, self.layout, options.past_bytes)
-        if self._past is not None:
-            self.info = replace(self.info, prefix_reuse=self._past.reach)
+        self._kept_states = (
+            None if cache is not None else KeptStates(self._model, self._context, self._sequence, self.layout, options.kept_state_bytes)
+        )
+        if self._kept_states is not None:
+            self.info = replace(self.info, prefix_reuse=self._kept_states.reach)
         self._pick: Pick | None = None
         self._n_batch: int | None = None
         self._logits: native.F32 | None = None  # of the prompt's last token, where llama.cpp did not compute it
 
     @property
-    def past(self) -> Past | None:
+    def kept_states(self) -> KeptStates | None:
         """What prompts may go on from, where rows are not a store's to give; see `EngineLike.past`."""
-        return self._past
+        return self._kept_states
 
     def prefill(self, plan: Plan, on_phase: OnPhase) -> Prefill:
         """Replace the live sequence by the plan's; see `EngineLike.prefill`."""
@@ -163,14 +165,14 @@ class Engine:
         """Prefix rows in place, everything else by llama.cpp itself."""
         clock = _Clock()
         on_phase("place")
-        n_placed = self._place_prefix(plan) if self._past is None else self._past.take_up(plan)
+        n_placed = self._place_prefix(plan) if self._kept_states is None else self._kept_states.take_up(plan)
         place_ms = clock.lap()
         on_phase("suffix")
         self._logits = None
         start = n_placed
-        if self._past is not None and plan.policy.use_prefix and (parting := self._past.parting(plan.tokens)):
+        if self._kept_states is not None and plan.policy.use_prefix and (parting := self._kept_states.parting(plan.tokens)):
             self._sequence.compute(plan.tokens[start:parting], self._n_batch)
-            self._past.keep()
+            self._kept_states.keep()
             start = parting
         self._sequence.compute(plan.tokens[start:], self._n_batch)
         cells = np.full((self.info.n_layer, len(plan.tokens)), CellMap.NEW, np.uint8)
@@ -188,17 +190,17 @@ class Engine:
         on_phase("place")
         with self._sequence.place(plan, with_gaps=True) as late:
             place_ms = clock.lap()
-            on_phase("rectify")
-            assert self._sequence.cells is not None
+            on_phase("repair")
+            assert self._sequence.cache is not None
             states = self._sequence.read_states(len(plan.tokens))
-            sweep = Sweep(self._sequence.cells, plan, self._pick or self.profile.parameters(plan.policy), states, late)
+            sweep = Sweep(self._sequence.cache, plan, self._pick or self.profile.parameters(plan.policy), states, late)
             sweep.select()
-            rectify_ms = clock.lap()
+            repair_ms = clock.lap()
             on_phase("suffix")
             self._logits = sweep.fill()
         for name, (positions, vectors) in sweep.new_states.items():
             self._sequence.write_states(name, positions, vectors)
-        return Prefill(place_ms, rectify_ms, clock.lap(), sweep.cell_map())
+        return Prefill(place_ms, repair_ms, clock.lap(), sweep.cell_map())
 
     def generate(self, sampling: Sampling) -> Generator[Delta, None, None]:
         """Sample an answer behind the prompt; see `EngineLike.generate`."""
@@ -213,14 +215,14 @@ class Engine:
     def harvest(self, origin: str, *, heeds_cancel: bool = False) -> Rows:
         """Rows of everything in the live sequence, with captured states; see `EngineLike.harvest`."""
         self._check_open()
-        if self._past is not None:
-            self._past.keep()
+        if self._kept_states is not None:
+            self._kept_states.keep()
         return self._sequence.rows(self.layout, origin, heeds_stop=heeds_cancel)
 
     def use(
         self, profile: Profile, *, pick: Pick | None = None, captures: Mapping[str, str] | None = None, n_batch: int | None = None
     ) -> None:
-        """From the next prefill on, rectify as `profile` says, or compute in every layer just the span tokens that `pick(plan)` names.
+        """From the next prefill on, repair as `profile` says, or compute in every layer just the span tokens that `pick(plan)` names.
 
         `captures`: states to capture while decoding (name in `Rows.states` → graph node) instead of those that `profile` needs; a model
         that cannot relay captures none. `n_batch`: tokens that llama.cpp computes at once in a prefill, instead of as many as it takes.
@@ -257,7 +259,7 @@ class Engine:
         self._check_open()
         taken = native.memory_of(self._context.address)
         captured = self._sequence.state_bytes_per_token * self.info.n_ctx
-        kept = 0 if self._past is None else self._past.n_bytes
+        kept = 0 if self._kept_states is None else self._kept_states.n_bytes
         return Memory(self._model.n_bytes, taken.cache, taken.compute, capture_bytes=captured, store_bytes=kept)
 
     def forecast(self, n_ctx: int) -> Memory:
@@ -328,15 +330,15 @@ def _load_model(path: Path, options: EngineOptions, devices: Sequence[int]) -> l
     return model
 
 
-def _open_cells(
+def _open_cache(
     context: llama.Context, n_threads: int, stop: native.Stop, keep: Callable[[Any], Any]
-) -> tuple[native.Cells | None, str | None]:
+) -> tuple[native.Cache | None, str | None]:
     """The rows of the context, and why spans cannot be relayed (None if they can)."""
     try:
-        cells = keep(native.Cells(context.address, n_threads, stop))
+        cache = keep(native.Cache(context.address, n_threads, stop))
     except native.Unsupported as error:
         return None, str(error)
-    return cells, cells.refusal or self_check.run(cells, context) or None
+    return cache, cache.refusal or self_check.run(cache, context) or None
 
 
 def _named(adapters: Sequence[Adapter]) -> list[str]:
@@ -345,14 +347,14 @@ def _named(adapters: Sequence[Adapter]) -> list[str]:
 
 
 def _layout(
-    cells: native.Cells | None, weights: Sequence[str], options: EngineOptions, model: llama.Model, context: llama.Context
+    cache: native.Cache | None, weights: Sequence[str], options: EngineOptions, model: llama.Model, context: llama.Context
 ) -> RowLayout:
     """Some RoPE factors depend on whether the context is longer than the original one; an environment variable ends a cache rotation."""
     original = model.arch_meta("rope.scaling.original_context_length") or str(model.n_ctx_train)
     is_long = original.isdigit() and context.n_ctx > int(original)
     rotation = os.environ.get("LLAMA_ATTN_ROT_DISABLE", "")
     name = fingerprint.combined(*weights, options.type_k, options.type_v, native.LLAMA_CPP_PYTHON, is_long, rotation)
-    return RowLayout((), (), name) if cells is None else RowLayout(cells.k_bytes, cells.v_bytes, name)
+    return RowLayout((), (), name) if cache is None else RowLayout(cache.k_bytes, cache.v_bytes, name)
 
 
 def _info(model: llama.Model, context: llama.Context, token_bytes: int, refusal: str | None, warnings: list[str]) -> ModelInfo:

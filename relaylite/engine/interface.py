@@ -62,7 +62,7 @@ class Prefill:
     """What placing a plan took, and what became of its cells."""
 
     place_ms: float
-    rectify_ms: float
+    repair_ms: float
     suffix_ms: float
     cells: CellMap
 
@@ -80,7 +80,7 @@ class EngineLike(Protocol):
     """One model, one live sequence, one thread at a time (except `cancel`).
 
     `prefill` first forgets an earlier `cancel`, then replaces the live sequence by the plan's; it calls `on_phase` as it enters
-    "place", "rectify" and "suffix" (those that happen; always "suffix"), and what `on_phase` raises passes through.
+    "place", "repair" and "suffix" (those that happen; always "suffix"), and what `on_phase` raises passes through.
     `generate` goes on from there: it samples a token, gives it out, and computes its row when the next one is wanted, so the last
     token has no row. When it ends, by itself, by `Cancelled` or by `close()` of the iterator, `finish_reason` holds why ("stop",
     "length", "cancelled") and `answer_tokens` the ids whose text was given out (no end-of-generation token, nothing after a stop
@@ -97,12 +97,12 @@ class EngineLike(Protocol):
     answer_tokens: tuple[int, ...]
 
     @property
-    def past(self) -> Matcher | None:
+    def kept_states(self) -> Matcher | None:
         """Finds what a prompt may go on from in the engine itself, None where rows can be placed and a store finds them."""
         ...
 
     def prefill(self, plan: Plan, on_phase: Callable[[PhaseName], None]) -> Prefill:
-        """Place, rectify and compute `plan`; afterwards the logits of its last token are ready."""
+        """Place, repair and compute `plan`; afterwards the logits of its last token are ready."""
         ...
 
     def generate(self, sampling: Sampling) -> Generator[Delta, None, None]: ...

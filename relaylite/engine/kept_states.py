@@ -1,4 +1,4 @@
-"""`Past`: states of whole sequences, kept to go on from, for models whose rows cannot be placed one by one (MLA, recurrent, hybrid, …).
+"""`KeptStates`: states of whole sequences, kept to go on from, for models whose rows cannot be placed (MLA, recurrent, …).
 
 Exact only: a state stands for exactly the tokens that llama.cpp computed. The live sequence counts as one of them. Nothing is ever moved.
 """
@@ -27,7 +27,7 @@ class Snapshot:
     data: npt.NDArray[np.uint8]
 
 
-class Past:
+class KeptStates:
     """Fulfils `planner.Matcher` in place of a store. Keeps states up to `budget_bytes`, by default an eighth of what is free; the one
     that was not used for longest goes first.
 

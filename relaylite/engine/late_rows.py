@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from relaylite.engine.native import Cells, Placement
+from relaylite.engine.native import Cache, Placement
 
 STEPS = 4  # a sweep runs a quarter of the layers at least before it looks how far rows have come
 
@@ -18,11 +18,11 @@ STEPS = 4  # a sweep runs a quarter of the layers at least before it looks how f
 class LateRows:
     """Used as a context: inside, `n_workers` threads load ahead in the order of layers. When it is left, for any reason, they are gone."""
 
-    def __init__(self, cells: Cells | None, start: int, placements: list[Placement], n_workers: int) -> None:
+    def __init__(self, cache: Cache | None, start: int, placements: list[Placement], n_workers: int) -> None:
         """`placements` tile the cells from position `start` on; cells of those without rows are left alone. Rows need a worker."""
-        self._cells, self._start, self._placements = cells, start, placements
+        self._cache, self._start, self._placements = cache, start, placements
         self._rows = [placement.rows for placement in placements if placement.rows is not None]
-        self._n_layer = cells.info.n_layer if cells is not None else 0
+        self._n_layer = cache.info.n_layer if cache is not None else 0
         self._step = -(-self._n_layer // STEPS)
         self._end = 0 if self._rows else self._n_layer  # layers before it stand in their cells
         self._workers = ThreadPoolExecutor(n_workers, "relaylite-load") if self._rows else None
@@ -41,9 +41,9 @@ class LateRows:
         """Have the rows of layers before `end` in their cells, by default of all. Raises Damaged or Cancelled."""
         end = self._n_layer if end is None else end
         while self._end < end:
-            assert self._cells is not None
+            assert self._cache is not None
             layers = range(self._end, min(self._end + self._step, end))
-            self._cells.write(self._start, self._placements, layers)
+            self._cache.write(self._start, self._placements, layers)
             self._end = layers.stop
 
     def reach(self, first: int, end: int) -> int:

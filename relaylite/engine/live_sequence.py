@@ -1,6 +1,6 @@
 """`LiveSequence`: the tokens in the cache of one context, in order from position 0, with their rows and captured states.
 
-Carries out what a plan says about rows; which layers are repaired is `rectify`'s business, what is sampled the engine's.
+Carries out what a plan says about rows; which layers are repaired is decided by `sweep`, what is sampled by `writer`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from relaylite.engine import llama, llama_log
 from relaylite.engine.late_rows import LateRows
-from relaylite.engine.native import F16, F32, Capture, Cells, Placement, Stop
+from relaylite.engine.native import F16, F32, Cache, Capture, Placement, Stop
 from relaylite.errors import Cancelled, NativeError
 from relaylite.reuse.plan import Kind, Plan, Segment
 from relaylite.reuse.rows import RowLayout, Rows, Tokens
@@ -22,16 +22,16 @@ ABORTED = 2  # llama_decode
 
 
 class LiveSequence:
-    """`cells` is None for a model whose rows cannot be placed: its sequence only goes on, or is restored (`Past`).
+    """`cache` is None for a model whose rows cannot be placed: its sequence only goes on, or is restored (`KeptStates`).
 
     Positions before `exact_until` hold rows that were computed from these tokens alone (`Rows.n_exact`). `n_loaders`: threads that load
     rows ahead while layers run; without any, rows are loaded when they are placed.
     """
 
-    def __init__(self, context: llama.Context, cells: Cells | None, capture: Capture, stop: Stop, *, n_loaders: int) -> None:
+    def __init__(self, context: llama.Context, cache: Cache | None, capture: Capture, stop: Stop, *, n_loaders: int) -> None:
         self.tokens: list[int] = []
         self.exact_until = 0
-        self.cells, self._context, self._capture, self._stop = cells, context, capture, stop
+        self.cache, self._context, self._capture, self._stop = cache, context, capture, stop
         self._states: dict[str, str] = {}
         self._n_loaders = n_loaders
 
@@ -68,11 +68,11 @@ class LiveSequence:
                 later.append(placement if is_late else gap)
             position = segment.end
         if now:
-            assert self.cells is not None
-            self.cells.append(now)
+            assert self.cache is not None
+            self.cache.append(now)
         self._capture.seek(position)
         self.tokens = plan.tokens[:position].tolist()
-        return LateRows(self.cells, keep, later, self._n_loaders)
+        return LateRows(self.cache, keep, later, self._n_loaders)
 
     def _placement(self, start: int, segment: Segment) -> Placement:
         """Positions of `segment` from `start` on, and their captured states."""
@@ -103,16 +103,16 @@ class LiveSequence:
     def _truncate(self, position: int) -> None:
         if position == 0:
             self._context.clear()
-        elif self.cells is not None:
-            self.cells.truncate(position)
+        elif self.cache is not None:
+            self.cache.truncate(position)
         self._capture.seek(position)
 
     def cut(self, position: int) -> None:
         """Drop positions from `position` on, if there are any; a memory that cannot be cut keeps what it holds and is longer then."""
-        if self.cells is None:
+        if self.cache is None:
             self._context.truncate(position)
-        elif position < len(self.cells):
-            self.cells.truncate(position)
+        elif position < len(self.cache):
+            self.cache.truncate(position)
         del self.tokens[position:]
 
     def restore(self, tokens: list[int], state: npt.NDArray[np.uint8]) -> None:
@@ -137,7 +137,7 @@ class LiveSequence:
     def decode(self, tokens: list[int], *, all_logits: bool = False) -> None:
         """Append one batch. Raises Cancelled, or NativeError with llama.cpp's reason; the sequence must be forgotten then."""
         last = len(self.tokens) + len(tokens) - 1
-        watched = self.cells if len(tokens) > 1 else None
+        watched = self.cache if len(tokens) > 1 else None
         if watched is not None:
             watched.mark(last)
         code = self._context.decode(tokens, len(self.tokens), all_logits=all_logits)
@@ -154,8 +154,8 @@ class LiveSequence:
 
     def rows(self, layout: RowLayout, origin: str, *, heeds_stop: bool = False) -> Rows:
         """Everything that has rows, with captured states. Raises Cancelled if it `heeds_stop`."""
-        n = len(self) if self.cells is not None else 0
-        data = np.empty(0, np.uint8) if self.cells is None else self.cells.read(0, n, heeds_stop=heeds_stop)
+        n = len(self) if self.cache is not None else 0
+        data = np.empty(0, np.uint8) if self.cache is None else self.cache.read(0, n, heeds_stop=heeds_stop)
         return Rows(np.array(self.tokens[:n], np.int32), 0, min(self.exact_until, n), data, layout, self.read_states(n), origin)
 
     def read_states(self, n: int) -> dict[str, F16]:
@@ -171,9 +171,9 @@ class LiveSequence:
             self._capture.write(self._states[name], int(positions[start]), halves)
 
     def _width(self, node: str) -> int:
-        assert self.cells is not None
+        assert self.cache is not None
         name, _, il = node.rpartition("-")
-        return self.cells.layers[int(il)].n_attn if name == "kqv_out" else self.cells.info.n_embd
+        return self.cache.layers[int(il)].n_attn if name == "kqv_out" else self.cache.info.n_embd
 
 
 def common_length(a: list[int] | Tokens, b: Tokens) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,9 +20,7 @@ from relaylite.reuse.rows import Rows, Tokens
 try:
     from relaylite._native import ffi, lib
 except ImportError as error:
-    is_source = (Path(__file__).parents[1] / "native").is_dir()
-    remedy = "this is the source folder: run from another one, or with python -P" if is_source else "install relaylite again"
-    raise NativeError(f"relaylite's extension does not load ({error}); {remedy}") from error
+    raise NativeError(f"relaylite's extension does not load ({error}); install relaylite again") from error
 
 F32 = npt.NDArray[np.float32]
 F16 = npt.NDArray[np.float16]
@@ -235,7 +232,7 @@ def _segments(placements: list[Placement]) -> Any:
     return segments
 
 
-class Cells(_Handle):
+class Cache(_Handle):
     """The live sequence of one llama_context: its rows, and slices of the model's layers over them."""
 
     def __init__(self, context: int, n_threads: int, stop: Stop | None) -> None:

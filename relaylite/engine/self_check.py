@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relaylite.engine.llama import Context
-from relaylite.engine.native import Cells, Placement
+from relaylite.engine.native import Cache, Placement
 from relaylite.errors import ModelError, NativeError
 from relaylite.reuse import row_numbers
 from relaylite.reuse.row_numbers import values
@@ -31,72 +31,72 @@ F32 = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 
 
-def run(cells: Cells, context: Context) -> str:
+def run(cache: Cache, context: Context) -> str:
     """Why relaying must be off for this model, "" if it works. The live sequence must be empty, and is empty afterwards.
 
     Raises ModelError if llama.cpp itself computes no numbers with it: its weights, or an adapter's, are damaged or too large.
     """
     try:
-        return _slices(cells, context) or _rotation(cells)
+        return _slices(cache, context) or _rotation(cache)
     except NativeError as error:
         return f"the self-check failed: {error}"
     finally:
-        cells.truncate(0)
+        cache.truncate(0)
 
 
-def _tokens(cells: Cells) -> Tokens:
+def _tokens(cache: Cache) -> Tokens:
     """Ids spread over the vocabulary."""
-    return (np.arange(1, N_TOKENS + 1, dtype=np.int64) * 7919 % cells.info.n_vocab).astype(np.int32)
+    return (np.arange(1, N_TOKENS + 1, dtype=np.int64) * 7919 % cache.info.n_vocab).astype(np.int32)
 
 
-def _slices(cells: Cells, context: Context) -> str:
+def _slices(cache: Cache, context: Context) -> str:
     """One slice, cut in the middle, against llama_decode on the same batch."""
-    tokens, where, n_layer = _tokens(cells), np.arange(N_TOKENS, dtype=np.int32), cells.info.n_layer
+    tokens, where, n_layer = _tokens(cache), np.arange(N_TOKENS, dtype=np.int32), cache.info.n_layer
     cut = n_layer // 2
-    cells.mark(N_TOKENS - 1)
+    cache.mark(N_TOKENS - 1)
     if context.decode(tokens, 0) != 0:
         return "llama.cpp could not decode the self-check's tokens"
-    cells.check(N_TOKENS - 1)
-    logits, rows = context.logits(), cells.read(0, N_TOKENS)
+    cache.check(N_TOKENS - 1)
+    logits, rows = context.logits(), cache.read(0, N_TOKENS)
     if np.isnan(logits).any():
         raise ModelError("llama.cpp computes no numbers with these weights: the model or an adapter is damaged, or its scale too large")
-    cells.truncate(0)
-    cells.append([Placement(N_TOKENS)])
-    hidden = cells.slice((0, cut), where, tokens=tokens, want=("hidden",)).hidden if cut > 0 else None
-    above = cells.slice((cut, n_layer), where, tokens=tokens, hidden=hidden, want=("logits",))
+    cache.truncate(0)
+    cache.append([Placement(N_TOKENS)])
+    hidden = cache.slice((0, cut), where, tokens=tokens, want=("hidden",)).hidden if cut > 0 else None
+    above = cache.slice((cut, n_layer), where, tokens=tokens, hidden=hidden, want=("logits",))
     assert above.logits is not None  # asked for
-    if max(_row_differences(cells, rows, cells.read(0, N_TOKENS))) > SLICE_TOLERANCE:
+    if max(_row_differences(cache, rows, cache.read(0, N_TOKENS))) > SLICE_TOLERANCE:
         return "layers computed apart write other rows than llama_decode"
     if _difference(logits, above.logits) > SLICE_TOLERANCE:
         return "layers computed apart give other logits than llama_decode"
-    quick = cells.slice((cut, n_layer), where, tokens=tokens, hidden=hidden, want=("logits",), is_bitwise=False)
+    quick = cache.slice((cut, n_layer), where, tokens=tokens, hidden=hidden, want=("logits",), is_bitwise=False)
     assert quick.logits is not None
-    if max(_row_differences(cells, rows, cells.read(0, N_TOKENS))) > QUICK_ROWS_TOLERANCE:
+    if max(_row_differences(cache, rows, cache.read(0, N_TOKENS))) > QUICK_ROWS_TOLERANCE:
         return "attention written out writes other rows than llama_decode"
     if _difference(logits, quick.logits) > QUICK_LOGITS_TOLERANCE:
         return "attention written out gives other logits than llama_decode"
     return ""
 
 
-def _rotation(cells: Cells) -> str:
+def _rotation(cache: Cache) -> str:
     """K of layer 0 depends on token and position alone: moved rows against rows computed at their place."""
-    tokens = _tokens(cells)
-    cells.truncate(0)
-    cells.append([Placement(SHIFT + N_TOKENS)])
-    cells.slice((0, 0), np.arange(N_TOKENS, dtype=np.int32), tokens=tokens, write_end=1)
-    cells.rotate(0, N_TOKENS, SHIFT)
-    moved = cells.read(0, N_TOKENS)
-    cells.slice((0, 0), np.arange(SHIFT, SHIFT + N_TOKENS, dtype=np.int32), tokens=tokens, write_end=1)
-    placed = cells.read(SHIFT, SHIFT + N_TOKENS)
-    k_of_layer_0 = _row_differences(cells, moved, placed)[0]
-    is_close = k_of_layer_0 <= ROTATION_TOLERANCE[cells.info.type_k]
+    tokens = _tokens(cache)
+    cache.truncate(0)
+    cache.append([Placement(SHIFT + N_TOKENS)])
+    cache.slice((0, 0), np.arange(N_TOKENS, dtype=np.int32), tokens=tokens, write_end=1)
+    cache.rotate(0, N_TOKENS, SHIFT)
+    moved = cache.read(0, N_TOKENS)
+    cache.slice((0, 0), np.arange(SHIFT, SHIFT + N_TOKENS, dtype=np.int32), tokens=tokens, write_end=1)
+    placed = cache.read(SHIFT, SHIFT + N_TOKENS)
+    k_of_layer_0 = _row_differences(cache, moved, placed)[0]
+    is_close = k_of_layer_0 <= ROTATION_TOLERANCE[cache.info.type_k]
     return "" if is_close else "rows moved by RoPE are not those of the new position"
 
 
-def _row_differences(cells: Cells, a: Bytes, b: Bytes) -> list[float]:
+def _row_differences(cache: Cache, a: Bytes, b: Bytes) -> list[float]:
     """Of each layer's K, then of each layer's V."""
-    sizes = [*cells.k_bytes, *cells.v_bytes]
-    types = [cells.info.type_k] * len(cells.k_bytes) + [cells.info.type_v] * len(cells.v_bytes)
+    sizes = [*cache.k_bytes, *cache.v_bytes]
+    types = [cache.info.type_k] * len(cache.k_bytes) + [cache.info.type_v] * len(cache.v_bytes)
     ends = np.cumsum([0, *sizes]) * (len(a) // sum(sizes))
     rows = [
         (a[start:end].reshape(-1, size), b[start:end].reshape(-1, size)) for start, end, size in zip(ends, ends[1:], sizes, strict=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from relaylite.engine.late_rows import LateRows
-from relaylite.engine.native import F16, F32, Cells
+from relaylite.engine.native import F16, F32, Cache
 from relaylite.metrics import CellMap
 from relaylite.reuse import row_numbers
 from relaylite.reuse.plan import Kind, Plan
@@ -54,11 +54,11 @@ class Sweep:
     slice waits for those of its layers. `new_states` afterwards: what was seen of tokens that had none, or whose rows were recomputed.
     """
 
-    def __init__(self, cells: Cells, plan: Plan, repair: RelayParameters | Pick | None, states: dict[str, F16], late: LateRows) -> None:
-        self._cells, self._plan, self._states, self._late = cells, plan, states, late
+    def __init__(self, cache: Cache, plan: Plan, repair: RelayParameters | Pick | None, states: dict[str, F16], late: LateRows) -> None:
+        self._cache, self._plan, self._states, self._late = cache, plan, states, late
         self._parameters = repair if isinstance(repair, RelayParameters) else None
         self._pick = None if isinstance(repair, RelayParameters) else repair
-        self._n_layer = cells.info.n_layer
+        self._n_layer = cache.info.n_layer
         self._active = Active(plan.positions(Kind.NEW))
         self._layer = 0  # that `_active` enters next
         self._rebuilt = self._active.positions  # computed from their tokens, in every layer
@@ -115,7 +115,7 @@ class Sweep:
         """Deviation of each candidate at `l_det`, and the candidates as they enter the next layer to run."""
         if p.detector == "attention":
             self._seen = seen = self._run((p.l_det, p.l_det), entering, write_end=p.l_det, want=("attention",))["attention"]
-            return angle(seen, self._captured(f"attn-{p.l_det}", entering.positions), self._cells.layers[p.l_det].n_head), entering
+            return angle(seen, self._captured(f"attn-{p.l_det}", entering.positions), self._cache.layers[p.l_det].n_head), entering
         both = self._active.merged(entering)
         got = self._run((p.l_start, p.l_det), both, want=("v", "hidden"))
         is_candidate = np.isin(both.positions, entering.positions)
@@ -187,13 +187,13 @@ class Sweep:
         return self._states[name][positions].astype(np.float32)
 
     def _reused_v(self, layer: int, positions: Tokens) -> F32:
-        width = self._cells.layers[layer].v_width
+        width = self._cache.layers[layer].v_width
         out = np.full((len(self._plan.tokens), width), np.nan, np.float32)
         for segment in self._plan.of(Kind.SPAN):
             assert segment.match is not None
             first = segment.match.offset
             rows = segment.match.rows.v(layer)[first : first + len(segment)]
-            out[segment.start : segment.end] = row_numbers.values(rows, self._cells.info.type_v)
+            out[segment.start : segment.end] = row_numbers.values(rows, self._cache.info.type_v)
         return out[positions]
 
     def _run(self, layers: tuple[int, int], active: Active, *, write_end: int | None = None, want: tuple[str, ...] = ()) -> dict[str, F32]:
@@ -201,12 +201,12 @@ class Sweep:
         first, end = layers
         is_probed = not {"v", "attention"}.isdisjoint(want)
         self._late.write(max(end, write_end or 0, end + is_probed))
-        size = self._cells.info.n_batch
+        size = self._cache.info.n_batch
         parts: dict[str, list[F32]] = {name: [] for name in want}
         for start in range(0, len(active), size):
             is_last = start + size >= len(active)
             positions = active.positions[start : start + size]
-            result = self._cells.slice(
+            result = self._cache.slice(
                 layers, positions, write_end=write_end,
                 tokens=self._plan.tokens[positions] if first == 0 else None,
                 hidden=None if active.hidden is None else active.hidden[start : start + size], is_bitwise=False,

@@ -16,7 +16,7 @@ class Kind(Enum):
     """How the rows of a segment come to be."""
 
     PREFIX = "prefix"  # taken over in place, exactly
-    SPAN = "span"  # relayed: placed, rotated, and rectified where the policy says so
+    SPAN = "span"  # relayed: placed, rotated, and repaired where the policy says so
     NEW = "new"  # computed
 
 

@@ -15,21 +15,21 @@ FIDELITIES: tuple[Fidelity, ...] = ("fast", "balanced", "careful")
 class Policy:
     """What a plan may reuse.
 
-    `use_prefix`: rows of the longest exact prefix. `use_spans`: rows of spans, moved by RoPE. `rectify`: recompute
+    `use_prefix`: rows of the longest exact prefix. `use_spans`: rows of spans, moved by RoPE. `repairs`: recompute
     the span cells that the new prefix changes, as the model's profile says for this fidelity.
     """
 
     name: str
     use_prefix: bool
     use_spans: bool
-    rectify: bool = False
+    repairs: bool = False
     fidelity: Fidelity = "balanced"
     min_span: int = 32
 
     @property
     def label(self) -> str:
         """The name that users type: `relay:fast`, `naive`, …"""
-        return f"{self.name}:{self.fidelity}" if self.rectify and self.fidelity != "balanced" else self.name
+        return f"{self.name}:{self.fidelity}" if self.repairs and self.fidelity != "balanced" else self.name
 
     @property
     def is_exact(self) -> bool:
@@ -39,7 +39,7 @@ class Policy:
 FULL = Policy("full", use_prefix=False, use_spans=False)
 PREFIX = Policy("prefix", use_prefix=True, use_spans=False)
 NAIVE = Policy("naive", use_prefix=True, use_spans=True)
-RELAY = Policy("relay", use_prefix=True, use_spans=True, rectify=True)
+RELAY = Policy("relay", use_prefix=True, use_spans=True, repairs=True)
 
 POLICIES: dict[str, Policy] = {p.name: p for p in (FULL, PREFIX, NAIVE, RELAY)}
 
@@ -51,13 +51,13 @@ def parse_policy(text: str, fidelity: Fidelity | None = None) -> Policy:
     """
     name, _, suffix = text.lower().partition(":")
     policy = POLICIES.get(name)
-    if policy is None or (suffix and (not policy.rectify or suffix not in FIDELITIES)):
+    if policy is None or (suffix and (not policy.repairs or suffix not in FIDELITIES)):
         known = [*POLICIES, *(f"relay:{f}" for f in FIDELITIES)]
         wanted = f"relay:{name}" if name in FIDELITIES else text
         raise UsageError(f"unknown policy {text!r}; {did_you_mean(wanted, known, 'known: ' + ', '.join(known))}")
     chosen = suffix or fidelity
-    if not policy.rectify or not chosen or chosen == policy.fidelity:
+    if not policy.repairs or not chosen or chosen == policy.fidelity:
         return policy
     if chosen not in FIDELITIES:
         raise UsageError(f"unknown fidelity {chosen!r}; known: {', '.join(FIDELITIES)}")
-    return Policy("relay", use_prefix=True, use_spans=True, rectify=True, fidelity=chosen)
+    return Policy("relay", use_prefix=True, use_spans=True, repairs=True, fidelity=chosen)

@@ -93,7 +93,7 @@ class Profile:
 
     def parameters(self, policy: Policy) -> RelayParameters | None:
         """Parameters for this policy, None if it repairs nothing."""
-        return self.modes[policy.fidelity] if policy.rectify else None
+        return self.modes[policy.fidelity] if policy.repairs else None
 
     def overridden(self, overrides: Mapping[str, Any]) -> Profile:
         """This profile with some parameters replaced in every mode. Raises UsageError for unknown names or impossible values."""

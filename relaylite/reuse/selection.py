@@ -1,4 +1,4 @@
-"""Which span tokens are recomputed: pure functions on what was measured of them. Layers are run in `rectify`; docs/method.md says why."""
+"""Which span tokens are recomputed: pure functions on what was measured of them. `engine.sweep` runs the layers (docs/method.md)."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def live(
 @pytest.fixture(autouse=True)
 def _empty(live: LiveModel) -> None:
     live.capture.watch({})
-    live.cells.truncate(0)
+    live.cache.truncate(0)
 
 
 def assert_close(got: F32, expected: F32, place: Place, what: str = "") -> None:
@@ -49,23 +49,23 @@ def assert_close(got: F32, expected: F32, place: Place, what: str = "") -> None:
 
 def assert_close_rows(live: LiveModel, got: Rows, expected: Rows, place: Place) -> None:
     for il in range(live.n_layer):
-        for a, b, kv_type in ((got.k(il), expected.k(il), live.cells.info.type_k), (got.v(il), expected.v(il), live.cells.info.type_v)):
+        for a, b, kv_type in ((got.k(il), expected.k(il), live.cache.info.type_k), (got.v(il), expected.v(il), live.cache.info.type_v)):
             assert_close(values(a, kv_type), values(b, kv_type), place, f"layer {il}")
 
 
 def test_attention_is_flash_attention_and_the_model_relays(live: LiveModel) -> None:
-    assert live.cells.refusal == "" and all(layer.n_attn for layer in live.cells.layers)
-    assert self_check.run(live.cells, live.context) == ""
+    assert live.cache.refusal == "" and all(layer.n_attn for layer in live.cache.layers)
+    assert self_check.run(live.cache, live.context) == ""
 
 
 def test_slices_are_decodes(live: LiveModel, place: Place) -> None:
     tokens = live.tokens(N)
     rows, logits = live.decoded_rows(tokens)
     for cut in sorted({1, live.n_layer // 2, live.n_layer - 1}):
-        live.cells.truncate(0)
-        live.cells.append([Placement(N)])
-        below = live.cells.slice((0, cut), WHERE, tokens=tokens, want=("hidden",))
-        above = live.cells.slice((cut, live.n_layer), WHERE, hidden=below.hidden, want=("logits",))
+        live.cache.truncate(0)
+        live.cache.append([Placement(N)])
+        below = live.cache.slice((0, cut), WHERE, tokens=tokens, want=("hidden",))
+        above = live.cache.slice((cut, live.n_layer), WHERE, hidden=below.hidden, want=("logits",))
         assert above.logits is not None
         assert_close(above.logits, logits, place, f"cut at {cut}")
         assert_close_rows(live, live.live_rows(), rows, place)
@@ -76,8 +76,8 @@ def test_rows_that_were_placed_read_back_and_decoding_goes_on(live: LiveModel, p
     live.decode(tokens[:N])
     rows = live.live_rows()
     expected = live.decode(tokens[N:])
-    live.cells.truncate(0)
-    live.cells.append([Placement(10, rows), Placement(N - 10, rows, first=10)])
+    live.cache.truncate(0)
+    live.cache.append([Placement(10, rows), Placement(N - 10, rows, first=10)])
     assert np.array_equal(live.live_rows().data, rows.data)
     assert_close(live.decode(tokens[N:]), expected, place)
 
@@ -86,13 +86,13 @@ def test_moved_rows_are_what_the_model_writes_there(live: LiveModel) -> None:
     """K of layer 0 knows its token and its position alone; V knows nothing of positions."""
     tokens, shift = live.tokens(N), 9
     rows, _ = live.decoded_rows(tokens)
-    live.cells.append([Placement(shift), Placement(N, rows, delta=shift)])
-    moved = live.rows_of(live.cells.read(shift, shift + N))
-    live.cells.slice((0, 0), WHERE + shift, tokens=tokens, write_end=1)
-    placed = live.rows_of(live.cells.read(shift, shift + N))
-    a, b = (values(of.k(0), live.cells.info.type_k) for of in (moved, placed))
+    live.cache.append([Placement(shift), Placement(N, rows, delta=shift)])
+    moved = live.rows_of(live.cache.read(shift, shift + N))
+    live.cache.slice((0, 0), WHERE + shift, tokens=tokens, write_end=1)
+    placed = live.rows_of(live.cache.read(shift, shift + N))
+    a, b = (values(of.k(0), live.cache.info.type_k) for of in (moved, placed))
     assert np.linalg.norm(a - b) < CLOSE * np.linalg.norm(b)
-    still = values(rows.k(0), live.cells.info.type_k)
+    still = values(rows.k(0), live.cache.info.type_k)
     assert np.linalg.norm(still - b) > 0.1 * np.linalg.norm(b)
     assert np.array_equal(moved.v(live.n_layer - 1), rows.v(live.n_layer - 1))
 
@@ -101,27 +101,27 @@ def test_a_stop_ends_slices_wherever_they_run(live: LiveModel, place: Place) -> 
     """Devices without an abort callback run a graph to its end, but begin none."""
     tokens, end = live.tokens(N), live.n_layer - 1
     rows, _ = live.decoded_rows(tokens)
-    live.cells.append([Placement(N, rows)])
-    hidden = live.cells.slice((0, end - 1), WHERE, tokens=tokens, write_end=0, want=("hidden",)).hidden
+    live.cache.append([Placement(N, rows)])
+    hidden = live.cache.slice((0, end - 1), WHERE, tokens=tokens, write_end=0, want=("hidden",)).hidden
     live.stop.set(True)
     try:
         with pytest.raises(Cancelled):
-            live.cells.slice((end - 1, end), WHERE, hidden=hidden, write_end=end)
+            live.cache.slice((end - 1, end), WHERE, hidden=hidden, write_end=end)
     finally:
         live.stop.set(False)
-    live.cells.slice((end - 1, end), WHERE, hidden=hidden, write_end=end)
+    live.cache.slice((end - 1, end), WHERE, hidden=hidden, write_end=end)
     assert_close_rows(live, live.live_rows(), rows, place)
 
 
 def test_what_is_captured_is_what_slices_compute(live: LiveModel, place: Place) -> None:
-    tokens, info = live.tokens(N), live.cells.info
+    tokens, info = live.tokens(N), live.cache.info
     inner = sorted({1, live.n_layer // 2, live.n_layer - 2})
     live.capture.watch({**{f"l_out-{il - 1}": info.n_embd for il in inner}, **{f"kqv_out-{il}": info.n_attn for il in inner}})
     live.decode(tokens)
     for end in inner:
-        live.cells.truncate(0)
-        live.cells.append([Placement(N)])
-        got = live.cells.slice((0, end), WHERE, tokens=tokens, write_end=end + 1, want=("hidden", "attention"))
+        live.cache.truncate(0)
+        live.cache.append([Placement(N)])
+        got = live.cache.slice((0, end), WHERE, tokens=tokens, write_end=end + 1, want=("hidden", "attention"))
         assert got.hidden is not None and got.attention is not None
         for mine, node in ((got.hidden, f"l_out-{end - 1}"), (got.attention, f"kqv_out-{end}")):
             theirs = live.capture.read(node, 0, N).astype(np.float32)

@@ -33,7 +33,7 @@ def test_windows_and_experts_relay_however_the_layers_are_spread(arch: str, n_on
     if place.name not in ("gpu", "worker"):
         pytest.skip("the layers are spread by this test itself")
     with place.of_model(3) as options, opened(write_model(tmp_path / "m.gguf", arch), **options | {"n_gpu_layers": 3 - n_on_cpu}) as live:
-        assert live.cells.refusal == ""
-        assert self_check.run(live.cells, live.context) == ""
+        assert live.cache.refusal == ""
+        assert self_check.run(live.cache, live.context) == ""
         if place.is_bitwise:
             assert is_sliced_as_decoded(live)

@@ -121,7 +121,7 @@ def test_events_come_in_order(engine: FakeEngine) -> None:
     names = [event.name if isinstance(event, Phase) else type(event).__name__ for event in events]
     assert re.sub(r"(TextDelta )+", "TextDelta+ ", " ".join(names) + " ").split() == [
         *("ChainStarted", "TurnStarted", "render", "suffix", "write", "PrefillDone", "TextDelta+", "TurnFinished"),
-        *("TurnStarted", "render", "place", "rectify", "suffix", "write", "PrefillDone", "TextDelta+", "TurnFinished"),
+        *("TurnStarted", "render", "place", "repair", "suffix", "write", "PrefillDone", "TextDelta+", "TurnFinished"),
         "ChainFinished",
     ]
     assert events[0] == ChainStarted(("plan", "code"), "relay", 0)

@@ -50,8 +50,8 @@ def is_as_new(live: LiveEngine) -> bool:
         return was_empty and np.array_equal(fresh.full(tokens), logits)
 
 
-CASES = [(full, "place"), (full, "suffix"), (prefix, "place"), (prefix, "suffix"), (naive, "place"), (naive, "rectify"), (naive, "suffix")]
-CASES += [(relay, "place"), (relay, "rectify"), (relay, "suffix")]
+CASES = [(full, "place"), (full, "suffix"), (prefix, "place"), (prefix, "suffix"), (naive, "place"), (naive, "repair"), (naive, "suffix")]
+CASES += [(relay, "place"), (relay, "repair"), (relay, "suffix")]
 
 
 @pytest.mark.parametrize(("make", "phase"), CASES, ids=lambda x: x if isinstance(x, str) else x.__name__)
@@ -124,7 +124,7 @@ def test_positions_go_on_after_a_cancelled_answer(tiny: LiveEngine) -> None:
     assert tiny.errors(more, tiny.full_rows([*tokens, *tiny.tokens(9, 1)])).max() < 2e-2
 
 
-@pytest.mark.parametrize("phase", ["place", "rectify", "suffix"])
+@pytest.mark.parametrize("phase", ["place", "repair", "suffix"])
 def test_what_the_reader_of_phases_raises_passes_through(phase: PhaseName, tiny: LiveEngine) -> None:
     def fail(now: PhaseName) -> None:
         if now == phase:

@@ -20,8 +20,10 @@ from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL, PREFIX
 from relaylite.sampling import Sampling
 
-CUTTABLE = [arch for arch, expected in EXPECTED.items() if expected.past == "start"]
-WHOLE = [arch for arch, expected in EXPECTED.items() if expected.past == "whole"]  # recurrent, or saved without rows outside a window
+CUTTABLE = [arch for arch, expected in EXPECTED.items() if expected.kept_states == "start"]
+WHOLE = [
+    arch for arch, expected in EXPECTED.items() if expected.kept_states == "whole"
+]  # recurrent, or saved without rows outside a window
 ROUNDING = 0.03  # other batches round otherwise: splitting a prompt makes up to half of it
 
 
@@ -37,7 +39,7 @@ def live(model: tuple[str, Path]) -> Iterator[LiveEngine]:
 
 
 def test_info_says_what_prompts_go_on_from(live: LiveEngine, model: tuple[str, Path]) -> None:
-    assert live.engine.info.prefix_reuse == GOES_ON[EXPECTED[model[0]].past]
+    assert live.engine.info.prefix_reuse == GOES_ON[EXPECTED[model[0]].kept_states]
 
 
 def turn(live: LiveEngine, tokens: list[int], n_answer: int = 0) -> Plan:
@@ -57,7 +59,7 @@ def test_another_profile_empties_the_live_sequence(live: LiveEngine) -> None:
 
 
 def plan_for(live: LiveEngine, tokens: list[int]) -> Plan:
-    past = live.engine.past
+    past = live.engine.kept_states
     assert past is not None
     return make_plan(tokens, past, PREFIX)
 
@@ -130,7 +132,7 @@ def test_full_takes_nothing_over(live: LiveEngine) -> None:
     tokens = live.tokens(50)
     expected = live.full(tokens)
     turn(live, tokens)
-    past = live.engine.past
+    past = live.engine.kept_states
     assert past is not None
     plan = make_plan([*tokens, 30], past, FULL)
     assert plan.count(Kind.PREFIX) == 0
@@ -189,7 +191,7 @@ def test_a_state_that_llama_refuses_is_tried_once(live: LiveEngine, monkeypatch:
 
 
 def test_a_state_that_llama_could_not_write_is_not_kept(live: LiveEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    past = live.engine.past
+    past = live.engine.kept_states
     assert past is not None
     monkeypatch.setattr(live.engine._context, "read_state", lambda: np.empty(0, np.uint8))
     turn(live, live.tokens(40))
@@ -200,8 +202,8 @@ def test_a_state_that_llama_could_not_write_is_not_kept(live: LiveEngine, monkey
 
 @pytest.mark.parametrize("budget", [0, 400_000])
 def test_states_stay_within_their_budget(budget: int, tmp_path: Path) -> None:
-    with opened(write_model(tmp_path / "m.gguf", "jamba"), n_ctx=512, past_bytes=budget) as live:
-        past = live.engine.past
+    with opened(write_model(tmp_path / "m.gguf", "jamba"), n_ctx=512, kept_state_bytes=budget) as live:
+        past = live.engine.kept_states
         assert past is not None
         for seed in range(12):
             turn(live, live.tokens(60, seed))
@@ -215,7 +217,7 @@ def test_states_stay_within_their_budget(budget: int, tmp_path: Path) -> None:
 def test_the_state_used_last_is_kept_longest(tmp_path: Path) -> None:
     with opened(write_model(tmp_path / "m.gguf", "mamba"), n_ctx=512) as live:
         turn(live, live.tokens(30, 0))
-        past = live.engine.past
+        past = live.engine.kept_states
         assert past is not None
         past._budget = 2 * past.n_bytes + 200
         turn(live, live.tokens(30, 1))

@@ -103,9 +103,9 @@ def test_a_sweep_goes_no_further_than_rows_have_come(live: LiveEngine, tmp_path:
     live.relay_by(changed(DETECTORS["attention"]))
     store = kept(live, tmp_path)
     order: list[tuple[str, int]] = []
-    make, cells = RowFile._make, live.engine._sequence.cells
-    assert cells is not None
-    run, has_run_thrice = cells.slice, threading.Event()
+    make, cache = RowFile._make, live.engine._sequence.cache
+    assert cache is not None
+    run, has_run_thrice = cache.slice, threading.Event()
 
     def make_noted(*args: Any) -> None:
         if args[-1] == N_LAYER - 1:  # the last one comes late
@@ -121,7 +121,7 @@ def test_a_sweep_goes_no_further_than_rows_have_come(live: LiveEngine, tmp_path:
 
     monkeypatch.setattr(RowFile, "_make", make_noted)
     monkeypatch.setattr(live.engine._sequence, "_n_loaders", 1)
-    monkeypatch.setattr(cells, "slice", run_noted)
+    monkeypatch.setattr(cache, "slice", run_noted)
     live.prefill(make_plan(asked(live), store, RELAY))
     ends = [layer for what, layer in order if what == "run"]
     assert ends[-1] == N_LAYER and len(ends) > 3
@@ -136,16 +136,16 @@ def test_where_no_core_is_free_all_rows_are_there_before_a_layer_runs(
 ) -> None:
     live.relay_by(changed(DETECTORS["attention"]))
     plan = make_plan(asked(live), kept(live, tmp_path), RELAY)
-    cells = live.engine._sequence.cells
-    assert cells is not None
-    run, were_whole = cells.slice, []
+    cache = live.engine._sequence.cache
+    assert cache is not None
+    run, were_whole = cache.slice, []
 
     def run_noted(*args: Any, **named: Any) -> SliceResult:
         were_whole.append(all(segment.match.rows.is_whole for segment in plan.segments if segment.match is not None))
         return run(*args, **named)
 
     monkeypatch.setattr(live.engine._sequence, "_n_loaders", 0)
-    monkeypatch.setattr(cells, "slice", run_noted)
+    monkeypatch.setattr(cache, "slice", run_noted)
     live.prefill(plan)
     assert were_whole and all(were_whole)
 

@@ -22,8 +22,8 @@ def tiny(tmp_path: Path) -> Any:
 
 
 def run(live: LiveModel) -> str:
-    found = self_check.run(live.cells, live.context)
-    assert len(live.cells) == 0
+    found = self_check.run(live.cache, live.context)
+    assert len(live.cache) == 0
     return found
 
 
@@ -43,15 +43,15 @@ def test_passes_with_every_type_of_cache(arch: str, kv_type: str, tmp_path: Path
 def test_passes_on_the_default_model_and_leaves_a_context_to_work_with(default_model_path: Path) -> None:
     with opened(default_model_path) as live:
         logits = live.decode(live.tokens(5))
-        live.cells.truncate(0)
+        live.cache.truncate(0)
         assert run(live) == ""
         assert np.array_equal(live.decode(live.tokens(5)), logits)
 
 
 def breaking(monkeypatch: pytest.MonkeyPatch, name: str, change: Any) -> None:
-    """Every call of `Cells.name` goes through `change(original, cells, args, kwargs)`."""
-    original = getattr(native.Cells, name)
-    monkeypatch.setattr(native.Cells, name, lambda cells, *args, **kwargs: change(original, cells, args, kwargs))
+    """Every call of `Cache.name` goes through `change(original, cells, args, kwargs)`."""
+    original = getattr(native.Cache, name)
+    monkeypatch.setattr(native.Cache, name, lambda cells, *args, **kwargs: change(original, cells, args, kwargs))
 
 
 def test_wrong_rows_are_noticed(tiny: LiveModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,8 +41,8 @@ class Episode:
 
     def __init__(self, rng: np.random.Generator, live: LiveModel, rope: Rope, turn_error: float) -> None:
         self.rng, self.live, self.rope, self.turn_error = rng, live, rope, turn_error
-        self.relay = live.cells.pointer
-        self.k_width, self.width = sum(live.cells.k_bytes), live.layout.token_bytes
+        self.relay = live.cache.pointer
+        self.k_width, self.width = sum(live.cache.k_bytes), live.layout.token_bytes
         self.rows = np.empty((0, self.width), np.uint8)
         self.runs = [rng.integers(0, 60, (int(rng.integers(1, MAX_RUN)), self.width)).astype(np.uint8) for _ in range(3)]
         self.captured: dict[int, npt.NDArray[np.uint16]] = {}
@@ -54,7 +54,7 @@ class Episode:
         ]  # fmt: skip
         for _ in range(N_STEPS):
             actions[self.rng.integers(len(actions))]()
-            assert len(self.live.cells) == len(self.rows)
+            assert len(self.live.cache) == len(self.rows)
             assert np.array_equal(self.held(), self.rows)
 
     # -- reading ---------------------------------------------------------------------------------------------------------
@@ -65,20 +65,20 @@ class Episode:
 
     @property
     def n_cells(self) -> int:
-        return int(self.live.cells.info.n_cells)
+        return int(self.live.cache.info.n_cells)
 
     def held(self, start: int = 0, end: int | None = None) -> Bytes:
         end = self.n if end is None else end
-        return self.by_token(self.live.cells.read(start, end), end - start)
+        return self.by_token(self.live.cache.read(start, end), end - start)
 
     def by_token(self, data: Bytes, n: int) -> Bytes:
         """Layer-major bytes as one line a token."""
-        sizes = [*self.live.cells.k_bytes, *self.live.cells.v_bytes]
+        sizes = [*self.live.cache.k_bytes, *self.live.cache.v_bytes]
         ends = np.cumsum([size * n for size in sizes])
         return np.concatenate([data[end - size * n : end].reshape(n, size) for end, size in zip(ends, sizes, strict=True)], axis=1)
 
     def by_layer(self, rows: Bytes) -> Bytes:
-        sizes = [*self.live.cells.k_bytes, *self.live.cells.v_bytes]
+        sizes = [*self.live.cache.k_bytes, *self.live.cache.v_bytes]
         return np.ascontiguousarray(np.concatenate([part.ravel() for part in np.split(rows, np.cumsum(sizes)[:-1], axis=1)]))
 
     def refused(self, code: int, codes: set[int] = REFUSED) -> None:
@@ -92,8 +92,8 @@ class Episode:
         if not len(before) or abs(delta) > 10_000:  # angles of such size have no digits left
             return
         start = 0
-        for size in self.live.cells.k_bytes:
-            old, new = (row_numbers.values(rows[:, start : start + size], self.live.cells.info.type_k) for rows in (before, after))
+        for size in self.live.cache.k_bytes:
+            old, new = (row_numbers.values(rows[:, start : start + size], self.live.cache.info.type_k) for rows in (before, after))
             assert np.abs(new - self.rope.turn(old, delta)).max(initial=0) <= self.turn_error * np.abs(old).max(initial=0) + F16_STEP
             start += size
 
@@ -127,7 +127,7 @@ class Episode:
             return
         assert code == lib.RELAY_OK
         start = self.n
-        after = self.by_token(self.live.cells.read(start, start + sum(n for _, n, _ in meaning)), sum(n for _, n, _ in meaning))
+        after = self.by_token(self.live.cache.read(start, start + sum(n for _, n, _ in meaning)), sum(n for _, n, _ in meaning))
         at = 0
         for rows, n, delta in meaning:
             placed = after[at : at + n]
@@ -216,7 +216,7 @@ class Episode:
         if n == 0:
             return
         self.live.decode(self.live.tokens(n, int(self.rng.integers(100))))
-        computed = self.by_token(self.live.cells.read(self.n, self.n + n), n)
+        computed = self.by_token(self.live.cache.read(self.n, self.n + n), n)
         self.rows = np.concatenate([self.rows, computed])
 
     def slice(self) -> None:
@@ -224,7 +224,7 @@ class Episode:
         if self.n == 0:
             return
         n_layer = self.live.n_layer
-        n = int(self.rng.integers(1, min(self.n, self.live.cells.info.n_batch) + 1))
+        n = int(self.rng.integers(1, min(self.n, self.live.cache.info.n_batch) + 1))
         positions = np.sort(self.rng.choice(self.n, n, replace=False)).astype(np.int32)
         first, end = sorted(int(x) for x in self.rng.integers(0, n_layer + 1, 2))
         args, results, _keep = self.slice_arguments(positions, first, end)
@@ -244,19 +244,19 @@ class Episode:
 
     def columns(self, layers: list[int]) -> npt.NDArray[np.int64]:
         """Bytes of a token's line that belong to these layers."""
-        sizes = [*self.live.cells.k_bytes, *self.live.cells.v_bytes]
+        sizes = [*self.live.cache.k_bytes, *self.live.cache.v_bytes]
         starts = np.cumsum([0, *sizes])
         parts = [*layers] + [il + self.live.n_layer for il in layers]
         return np.concatenate([np.arange(starts[i], starts[i + 1]) for i in parts] or [np.empty(0, np.int64)])
 
     def slice_arguments(self, positions: npt.NDArray[np.int32], first: int, end: int) -> tuple[Any, dict[str, Any], list[Any]]:
         """Arguments that may well be right; every buffer is as large as a batch needs."""
-        info, size = self.live.cells.info, max(self.live.cells.info.n_batch, len(positions))
+        info, size = self.live.cache.info, max(self.live.cache.info.n_batch, len(positions))
         where = np.zeros(size, np.int32)
         where[: len(positions)] = positions
         tokens = self.rng.integers(0, info.n_vocab, size).astype(np.int32)
         hidden = self.rng.standard_normal((size, info.n_embd)).astype(np.float32)
-        layer = self.live.cells.layers[min(end, info.n_layer - 1)]
+        layer = self.live.cache.layers[min(end, info.n_layer - 1)]
         widths = {"hidden_out": size * info.n_embd, "v_out": size * layer.v_width, "attn_out": size * layer.n_attn}
         widths |= {"mass": self.n_cells, "logits": info.n_vocab}
         possible = ("logits",) if end == info.n_layer else ("hidden_out", "v_out", "attn_out", "mass")
@@ -310,7 +310,7 @@ class Episode:
             return
         if code == lib.RELAY_OK:  # nothing had to be computed
             assert all(delta == 0 for _, _, delta in meaning)
-            self.rows = np.concatenate([self.rows, self.by_token(self.live.cells.read(self.n, self.n + n), n)])
+            self.rows = np.concatenate([self.rows, self.by_token(self.live.cache.read(self.n, self.n + n), n)])
         else:
             assert code == lib.RELAY_STOPPED
 

@@ -119,7 +119,7 @@ class Episode:
             list(deltas)
 
     def cancelled_prefill(self) -> None:
-        phase = str(self.rng.choice(["place", "suffix", "rectify"]))
+        phase = str(self.rng.choice(["place", "suffix", "repair"]))
         with suppress(Cancelled):
             self.engine.prefill(self.plan(), lambda now: self.engine.cancel() if now == phase else None)
             return

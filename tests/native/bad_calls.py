@@ -47,7 +47,7 @@ def context_calls(live: LiveModel) -> Iterator[BadCall]:
     stop = lib.relay_stop_new()
     lib.relay_stop_free(stop)
     yield "relay_open(closed stop)", lambda: lib.relay_open(address, 1, stop, out)
-    relay = live.cells.pointer
+    relay = live.cache.pointer
     yield "relay_describe(null out)", lambda: lib.relay_describe(relay, NULL)
     layer = ffi.new("relay_layer *")
     yield "relay_describe_layer(null out)", lambda: lib.relay_describe_layer(relay, 0, NULL)
@@ -56,7 +56,7 @@ def context_calls(live: LiveModel) -> Iterator[BadCall]:
 
 
 def cell_calls(live: LiveModel) -> Iterator[BadCall]:
-    relay, data = live.cells.pointer, buffer(live, N)
+    relay, data = live.cache.pointer, buffer(live, N)
     yield "relay_length(null out)", lambda: lib.relay_length(relay, NULL)
     for p0 in (-1, N + 1, INT_MAX, INT_MIN):
         yield f"relay_truncate({p0})", lambda p0=p0: lib.relay_truncate(relay, p0)
@@ -64,7 +64,7 @@ def cell_calls(live: LiveModel) -> Iterator[BadCall]:
     for n in (0, -1, INT_MIN):
         yield f"relay_append({n} segments)", lambda n=n: lib.relay_append(relay, segment(n=1), n)
     bad_segments: list[dict[str, Any]] = [
-        {"n": 0}, {"n": -1}, {"n": INT_MIN}, {"n": INT_MAX}, {"n": live.cells.info.n_cells - N + 1},
+        {"n": 0}, {"n": -1}, {"n": INT_MIN}, {"n": INT_MAX}, {"n": live.cache.info.n_cells - N + 1},
         {"data": data, "n_run": 0, "n": 1}, {"data": data, "n_run": -1, "n": 1}, {"data": data, "n_run": N, "first": -1, "n": 1},
         {"data": data, "n_run": N, "first": N, "n": 1}, {"data": data, "n_run": N, "first": 1, "n": N},
         {"data": data, "n_run": N, "first": INT_MAX, "n": 1}, {"data": data, "n_run": N, "first": INT_MIN, "n": INT_MAX},
@@ -91,14 +91,14 @@ def cell_calls(live: LiveModel) -> Iterator[BadCall]:
     yield "relay_read(null out)", lambda: lib.relay_read(relay, 0, 1, NULL, live.layout.token_bytes, 0)
     for p0, p1 in ((-1, 1), (0, N + 1), (5, 4), (INT_MIN, INT_MAX)):
         yield f"relay_rotate({p0}, {p1})", lambda a=p0, b=p1: lib.relay_rotate(relay, a, b, 1)
-    for last in (-1, N - 1, live.cells.info.n_cells, INT_MAX, INT_MIN):
+    for last in (-1, N - 1, live.cache.info.n_cells, INT_MAX, INT_MIN):
         yield f"relay_mark({last})", lambda last=last: lib.relay_mark(relay, last)
-    for last in (-1, live.cells.info.n_cells, INT_MAX, INT_MIN):
+    for last in (-1, live.cache.info.n_cells, INT_MAX, INT_MIN):
         yield f"relay_check({last})", lambda last=last: lib.relay_check(relay, last)
 
 
 def slice_calls(live: LiveModel) -> Iterator[BadCall]:
-    n_layer, info = live.n_layer, live.cells.info
+    n_layer, info = live.n_layer, live.cache.info
     tokens, positions = ffi.new("int32_t[]", [30, 31, 32, 33]), ffi.new("int32_t[]", [0, 1, 2, 3])
     wide = ffi.new("float[]", 4 * max(info.n_embd, info.n_vocab))
     good = {"first": 0, "end": 1, "n_tokens": 4, "tokens": tokens, "positions": positions, "write_end": 1}
@@ -115,7 +115,7 @@ def slice_calls(live: LiveModel) -> Iterator[BadCall]:
         {"end": n_layer, "write_end": n_layer, "attn_out": wide}, {"end": n_layer, "write_end": n_layer, "mass": wide, "n_probe": 1},
         {"end": 0, "hidden_out": wide}, {"first": n_layer, "end": n_layer, "write_end": n_layer, "hidden": wide, "logits": wide},
     ]  # fmt: skip
-    relay = live.cells.pointer
+    relay = live.cache.pointer
     yield "relay_slice_run(null slice)", lambda: lib.relay_slice_run(relay, NULL)
     for change in bad:
         arguments = ffi.new("relay_slice *", {**good, **change})
@@ -205,7 +205,7 @@ def report(calls: Iterator[BadCall]) -> None:
 def main(path: Path) -> None:
     with opened(path) as live:
         rows = live.random_rows(N)
-        live.cells.append([Placement(N, rows)])
+        live.cache.append([Placement(N, rows)])
         report(context_calls(live))
         report(cell_calls(live))
         report(slice_calls(live))
@@ -213,7 +213,7 @@ def main(path: Path) -> None:
         report(capture_calls())
         report(handle_calls(NULL, NULL, "null"))
         calls_without_code(NULL, NULL, NULL)
-        live.cells.truncate(0)
+        live.cache.truncate(0)
         out = ffi.new("relay_context **")
         assert lib.relay_open(ffi.cast("struct llama_context *", live.context.address), 1, NULL, out) == 0
         capture, stop = lib.relay_capture_new(1), lib.relay_stop_new()

@@ -26,7 +26,7 @@ def tiny(open_tiny: LiveModel) -> LiveModel:
     """Llama with three layers; F16 cache of 512 cells, batches of 128."""
     open_tiny.stop.set(False)
     open_tiny.capture.watch({})
-    open_tiny.cells.truncate(0)
+    open_tiny.cache.truncate(0)
     return open_tiny
 
 
@@ -40,5 +40,5 @@ def open_default(default_model_path: Path) -> Iterator[LiveModel]:
 def default(open_default: LiveModel) -> LiveModel:
     """The bundled SmolLM2-135M."""
     open_default.capture.watch({})
-    open_default.cells.truncate(0)
+    open_default.cache.truncate(0)
     return open_default

@@ -47,19 +47,19 @@ def test_no_entry_is_left_out() -> None:
 
 def test_an_error_text_ends_with_the_next_call(tiny: LiveModel) -> None:
     with pytest.raises(NativeError, match="position outside the live sequence"):
-        tiny.cells.truncate(5)
+        tiny.cache.truncate(5)
     assert native._text(lib.relay_error_text())
-    len(tiny.cells)
+    len(tiny.cache)
     assert native._text(lib.relay_error_text()) == ""
 
 
 def test_closed_objects_say_so(tiny_path: Path) -> None:
     with opened(tiny_path) as live:
         pass
-    for call in (lambda: len(live.cells), lambda: live.capture.seek(0), lambda: live.stop.set(True), lambda: live.cells.read(0, 0)):
+    for call in (lambda: len(live.cache), lambda: live.capture.seek(0), lambda: live.stop.set(True), lambda: live.cache.read(0, 0)):
         with pytest.raises(NativeError, match="used after close"):
             call()
-    live.cells.close()
+    live.cache.close()
 
 
 def test_cells_may_be_closed_after_their_context(tiny_path: Path) -> None:
@@ -69,12 +69,12 @@ def test_cells_may_be_closed_after_their_context(tiny_path: Path) -> None:
 
 
 def test_shapes_that_do_not_match_are_refused_before_the_call(tiny: LiveModel) -> None:
-    tiny.cells.append([Placement(4)])
+    tiny.cache.append([Placement(4)])
     where = np.arange(4, dtype=np.int32)
     for arguments in ({"tokens": tiny.tokens(3)}, {"tokens": tiny.tokens(5)}, {"tokens": None}):
         with pytest.raises(NativeError):
-            tiny.cells.slice((0, 1), where, **arguments)
-    width = tiny.cells.info.n_embd
+            tiny.cache.slice((0, 1), where, **arguments)
+    width = tiny.cache.info.n_embd
     for shape in ((3, width), (4, width - 1), (4 * width,)):
         with pytest.raises(NativeError, match="do not match 4 positions"):
-            tiny.cells.slice((1, 2), where, hidden=np.zeros(shape, np.float32))
+            tiny.cache.slice((1, 2), where, hidden=np.zeros(shape, np.float32))

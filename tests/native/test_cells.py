@@ -20,7 +20,7 @@ def rows_at(rows: Rows, position: int) -> list[bytes]:
 
 def test_rows_read_back_as_written_in_every_layer(tiny: LiveModel) -> None:
     rows = tiny.random_rows(40)
-    tiny.cells.append([Placement(40, rows)])
+    tiny.cache.append([Placement(40, rows)])
     back = tiny.live_rows()
     for il in range(tiny.n_layer):
         assert np.array_equal(back.k(il), rows.k(il)) and np.array_equal(back.v(il), rows.v(il))
@@ -28,18 +28,18 @@ def test_rows_read_back_as_written_in_every_layer(tiny: LiveModel) -> None:
 
 def test_every_segment_lands_behind_the_one_before(tiny: LiveModel) -> None:
     a, b = tiny.random_rows(50, seed=1), tiny.random_rows(30, seed=2)
-    tiny.cells.append([Placement(10, a, first=5), Placement(1, b, first=29), Placement(7, a, first=43)])
-    tiny.cells.append([Placement(30, b)])
+    tiny.cache.append([Placement(10, a, first=5), Placement(1, b, first=29), Placement(7, a, first=43)])
+    tiny.cache.append([Placement(30, b)])
     where = [(a, 5 + i) for i in range(10)] + [(b, 29)] + [(a, 43 + i) for i in range(7)] + [(b, i) for i in range(30)]
     back = tiny.live_rows()
-    assert len(tiny.cells) == len(where)
+    assert len(tiny.cache) == len(where)
     for position, (source, i) in enumerate(where):
         assert rows_at(back, position) == rows_at(source, i), f"position {position}"
 
 
 def test_a_delta_turns_k_of_its_segment_alone(tiny: LiveModel) -> None:
     rows = tiny.decoded_rows(tiny.tokens(20))[0]
-    tiny.cells.append([Placement(20, rows), Placement(20, rows, delta=20), Placement(20, rows)])
+    tiny.cache.append([Placement(20, rows), Placement(20, rows, delta=20), Placement(20, rows)])
     back = tiny.live_rows()
     for il in range(tiny.n_layer):
         assert np.array_equal(back.k(il)[:20], rows.k(il)) and np.array_equal(back.k(il)[40:], rows.k(il))
@@ -51,11 +51,11 @@ def test_appending_and_decoding_take_turns(tiny: LiveModel) -> None:
     rows = tiny.random_rows(9)
     tokens = tiny.tokens(14)
     tiny.decode(tokens[:6])
-    tiny.cells.append([Placement(9, rows)])
+    tiny.cache.append([Placement(9, rows)])
     tiny.decode(tokens[6:13])
-    tiny.cells.append([Placement(4, rows, first=2)])
+    tiny.cache.append([Placement(4, rows, first=2)])
     tiny.decode(tokens[13:])
-    assert len(tiny.cells) == 6 + 9 + 7 + 4 + 1
+    assert len(tiny.cache) == 6 + 9 + 7 + 4 + 1
     back = tiny.live_rows()
     assert [rows_at(back, 6 + i) for i in range(9)] == [rows_at(rows, i) for i in range(9)]
     assert [rows_at(back, 22 + i) for i in range(4)] == [rows_at(rows, 2 + i) for i in range(4)]
@@ -66,8 +66,8 @@ def test_decoding_behind_placed_rows_is_decoding_behind_decoded_ones(tiny: LiveM
     tiny.decode(tokens[:40])
     expected = tiny.decode(tokens[40:])
     rows = tiny.live_rows()
-    tiny.cells.truncate(0)
-    tiny.cells.append([Placement(25, rows), Placement(15, rows, first=25)])
+    tiny.cache.truncate(0)
+    tiny.cache.append([Placement(25, rows), Placement(15, rows, first=25)])
     assert np.array_equal(tiny.decode(tokens[40:]), expected)
     assert np.array_equal(tiny.live_rows().data, rows.data)
 
@@ -75,26 +75,26 @@ def test_decoding_behind_placed_rows_is_decoding_behind_decoded_ones(tiny: LiveM
 def test_truncating_and_appending_again(tiny: LiveModel) -> None:
     a, b = tiny.random_rows(100, seed=1), tiny.random_rows(100, seed=2)
     for keep in (99, 64, 1, 0):
-        tiny.cells.truncate(0)
-        tiny.cells.append([Placement(100, a)])
-        tiny.cells.truncate(keep)
-        assert len(tiny.cells) == keep
-        tiny.cells.append([Placement(100, b)])
+        tiny.cache.truncate(0)
+        tiny.cache.append([Placement(100, a)])
+        tiny.cache.truncate(keep)
+        assert len(tiny.cache) == keep
+        tiny.cache.append([Placement(100, b)])
         back = tiny.live_rows()
         assert [rows_at(back, i) for i in range(keep)] == [rows_at(a, i) for i in range(keep)]
         assert [rows_at(back, keep + i) for i in range(100)] == [rows_at(b, i) for i in range(100)]
 
 
 def test_the_cache_fills_to_its_last_cell_and_no_further(tiny: LiveModel) -> None:
-    n = tiny.cells.info.n_cells
+    n = tiny.cache.info.n_cells
     rows = tiny.random_rows(n)
     with pytest.raises(NativeError, match=f"{n + 1} more cells do not fit: 0 of {n}"):
-        tiny.cells.append([Placement(n), Placement(1)])
-    tiny.cells.append([Placement(n, rows)])
+        tiny.cache.append([Placement(n), Placement(1)])
+    tiny.cache.append([Placement(n, rows)])
     assert np.array_equal(tiny.live_rows().data, rows.data)
     with pytest.raises(NativeError, match="1 more cells do not fit"):
-        tiny.cells.append([Placement(1, rows)])
-    assert len(tiny.cells) == n
+        tiny.cache.append([Placement(1, rows)])
+    assert len(tiny.cache) == n
 
 
 def test_an_append_larger_than_a_piece(default_model_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_an_append_larger_than_a_piece(default_model_path: Path) -> None:
         n = 3500
         assert n * live.layout.token_bytes > 64 << 20
         rows = live.random_rows(n)
-        live.cells.append([Placement(n - 700, rows, first=700), Placement(5), Placement(700, rows)])
+        live.cache.append([Placement(n - 700, rows, first=700), Placement(5), Placement(700, rows)])
         back = live.live_rows()
         for il in (0, live.n_layer - 1):
             for got, source in ((back.k(il), rows.k(il)), (back.v(il), rows.v(il))):
@@ -112,7 +112,7 @@ def test_an_append_larger_than_a_piece(default_model_path: Path) -> None:
 
 def test_a_refused_append_changes_nothing(tiny: LiveModel) -> None:
     rows = tiny.random_rows(20)
-    tiny.cells.append([Placement(20, rows)])
+    tiny.cache.append([Placement(20, rows)])
     for bad in (
         [],
         [Placement(0, rows)],
@@ -121,33 +121,33 @@ def test_a_refused_append_changes_nothing(tiny: LiveModel) -> None:
         [Placement(1, rows, first=-1)],
     ):
         with pytest.raises(NativeError):
-            tiny.cells.append(bad)
+            tiny.cache.append(bad)
         assert np.array_equal(tiny.live_rows().data, rows.data)
 
 
 def test_a_stopped_append_leaves_the_sequence_as_it_was(tiny: LiveModel) -> None:
     rows = tiny.random_rows(20)
-    tiny.cells.append([Placement(20, rows)])
+    tiny.cache.append([Placement(20, rows)])
     tiny.stop.set(True)
     with pytest.raises(Exception, match="stopped"):
-        tiny.cells.append([Placement(10, rows, delta=5)])
+        tiny.cache.append([Placement(10, rows, delta=5)])
     tiny.stop.set(False)
     assert np.array_equal(tiny.live_rows().data, rows.data)
-    tiny.cells.append([Placement(10, rows)])
+    tiny.cache.append([Placement(10, rows)])
     assert rows_at(tiny.live_rows(), 20) == rows_at(rows, 0)
 
 
 def test_a_mark_that_no_decode_overwrites_is_a_breach(tiny: LiveModel) -> None:
     tiny.decode(tiny.tokens(10))
-    tiny.cells.mark(12)
+    tiny.cache.mark(12)
     with pytest.raises(NativeError, match="cell 12 does not hold position 12"):
-        tiny.cells.check(12)
+        tiny.cache.check(12)
     tiny.context.decode(tiny.tokens(2), 10)
     with pytest.raises(NativeError, match="cell 12 does not hold position 12"):
-        tiny.cells.check(12)
-    tiny.cells.mark(12)
+        tiny.cache.check(12)
+    tiny.cache.mark(12)
     tiny.context.decode(tiny.tokens(1), 12)
-    tiny.cells.check(12)
+    tiny.cache.check(12)
 
 
 def test_a_decode_into_another_cell_is_a_breach(tiny: LiveModel) -> None:
@@ -155,24 +155,24 @@ def test_a_decode_into_another_cell_is_a_breach(tiny: LiveModel) -> None:
     import llama_cpp
 
     rows = tiny.random_rows(8)
-    tiny.cells.append([Placement(8, rows)])
+    tiny.cache.append([Placement(8, rows)])
     llama_cpp.llama_memory_seq_cp(tiny.context.memory, 0, 1, 0, 4)
     llama_cpp.llama_memory_seq_rm(tiny.context.memory, 0, 2, -1)
-    assert len(tiny.cells) == 2
-    tiny.cells.mark(2)
+    assert len(tiny.cache) == 2
+    tiny.cache.mark(2)
     tiny.context.decode(tiny.tokens(1), 2)
     with pytest.raises(NativeError, match="cell 2 does not hold position 2"):
-        tiny.cells.check(2)
+        tiny.cache.check(2)
 
 
 def test_an_append_into_other_cells_is_noticed_and_clears(tiny: LiveModel) -> None:
     import llama_cpp
 
     rows = tiny.random_rows(8)
-    tiny.cells.append([Placement(8, rows)])
+    tiny.cache.append([Placement(8, rows)])
     llama_cpp.llama_memory_seq_rm(tiny.context.memory, 0, 2, 4)
     with pytest.raises(NativeError, match="does not hold position 8; the live sequence was cleared"):
-        tiny.cells.append([Placement(3, rows)])
-    assert len(tiny.cells) == 0
-    tiny.cells.append([Placement(8, rows)])
+        tiny.cache.append([Placement(3, rows)])
+    assert len(tiny.cache) == 0
+    tiny.cache.append([Placement(8, rows)])
     assert np.array_equal(tiny.live_rows().data, rows.data)

@@ -34,23 +34,23 @@ def placements(live: LiveModel) -> list[Placement]:
 @pytest.mark.parametrize("step", [1, 2, 5, 6])
 def test_layer_by_layer_is_at_once(live: LiveModel, step: int) -> None:
     parts = placements(live)
-    live.cells.truncate(0)
-    live.cells.append(parts)
+    live.cache.truncate(0)
+    live.cache.append(parts)
     expected = live.live_rows().data
-    live.cells.truncate(0)
-    live.cells.append([Placement(part.n) for part in parts])
+    live.cache.truncate(0)
+    live.cache.append([Placement(part.n) for part in parts])
     assert not np.array_equal(live.live_rows().data, expected)
     for first in range(0, live.n_layer, step):
-        live.cells.write(0, parts, range(first, min(first + step, live.n_layer)))
+        live.cache.write(0, parts, range(first, min(first + step, live.n_layer)))
     assert np.array_equal(live.live_rows().data, expected)
 
 
 def test_only_the_named_layers_and_cells_are_written(live: LiveModel) -> None:
     rows = live.decoded_rows(live.tokens(30))[0]
-    live.cells.truncate(0)
-    live.cells.append([Placement(30)])
+    live.cache.truncate(0)
+    live.cache.append([Placement(30)])
     before = live.live_rows()
-    live.cells.write(8, [Placement(4, rows), Placement(6), Placement(5, rows, first=20, delta=-2)], range(2, 4))
+    live.cache.write(8, [Placement(4, rows), Placement(6), Placement(5, rows, first=20, delta=-2)], range(2, 4))
     after = live.live_rows()
     is_written = np.isin(np.arange(30), [*range(8, 12), *range(18, 23)])
     for il in range(live.n_layer):
@@ -61,25 +61,25 @@ def test_only_the_named_layers_and_cells_are_written(live: LiveModel) -> None:
 
 def test_a_stopped_write_says_so(tiny: LiveModel) -> None:
     rows = tiny.random_rows(20)
-    tiny.cells.append([Placement(20)])
+    tiny.cache.append([Placement(20)])
     tiny.stop.set(True)
     with pytest.raises(Cancelled):
-        tiny.cells.write(0, [Placement(20, rows)], range(tiny.n_layer))
+        tiny.cache.write(0, [Placement(20, rows)], range(tiny.n_layer))
     tiny.stop.set(False)
-    tiny.cells.write(0, [Placement(20, rows)], range(tiny.n_layer))
+    tiny.cache.write(0, [Placement(20, rows)], range(tiny.n_layer))
     assert np.array_equal(tiny.live_rows().data, rows.data)
 
 
 def test_a_refused_write_changes_nothing(tiny: LiveModel) -> None:
     rows, others = tiny.random_rows(20), tiny.random_rows(20, seed=1)
-    tiny.cells.append([Placement(20, rows)])
+    tiny.cache.append([Placement(20, rows)])
     one = [Placement(1, others)]
     for start, parts, layers in (
         (-1, one, range(1)), (20, one, range(1)), (0, [Placement(21)], range(1)), (0, [], range(1)), (0, [Placement(0, others)], range(1)),
         (0, [Placement(2, others, first=19)], range(1)), (0, one, range(-1, 1)), (0, one, range(tiny.n_layer + 1)), (0, one, range(2, 1)),
     ):  # fmt: skip
         with pytest.raises(NativeError):
-            tiny.cells.write(start, parts, layers)
+            tiny.cache.write(start, parts, layers)
     assert np.array_equal(tiny.live_rows().data, rows.data)
 
 
@@ -87,8 +87,8 @@ def test_rows_that_cannot_be_moved_are_not(tmp_path: Path) -> None:
     """Without RoPE a row belongs to its position."""
     with opened(write_model(tmp_path / "m.gguf", "gpt2")) as live:
         rows = live.random_rows(8)
-        live.cells.append([Placement(8)])
+        live.cache.append([Placement(8)])
         with pytest.raises(NativeError, match="cannot be moved"):
-            live.cells.write(0, [Placement(8, rows, delta=1)], range(live.n_layer))
-        live.cells.write(0, [Placement(8, rows)], range(live.n_layer))
+            live.cache.write(0, [Placement(8, rows, delta=1)], range(live.n_layer))
+        live.cache.write(0, [Placement(8, rows)], range(live.n_layer))
         assert np.array_equal(live.live_rows().data, rows.data)

@@ -25,7 +25,7 @@ from support.live_model import opened
 from relaylite.engine import native, self_check
 try:
     with opened(Path(sys.argv[1])) as live:
-        print(live.cells.refusal or self_check.run(live.cells, live.context) or "relays")
+        print(live.cache.refusal or self_check.run(live.cache, live.context) or "relays")
 except native.Unsupported as error:
     print("refused:", error)
 """

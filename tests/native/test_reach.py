@@ -44,7 +44,7 @@ def test_an_architecture_relays_or_says_why_not(arch: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("arch", ["llama", "stablelm", "gemma3", "gpt-oss"])
 def test_slices_are_bit_true_with_every_type_of_cache(arch: str, type_k: str, type_v: str, tmp_path: Path) -> None:
     with opened(write_model(tmp_path / "m.gguf", arch), type_k=type_k, type_v=type_v) as live:
-        assert live.cells.info.can_rotate and is_sliced_as_decoded(live)
+        assert live.cache.info.can_rotate and is_sliced_as_decoded(live)
 
 
 @pytest.mark.parametrize("arch", WINDOWED)
@@ -55,26 +55,26 @@ def test_rows_placed_beyond_the_window_stay_where_they_are(arch: str, tmp_path: 
         live.decode(tokens[:150])
         expected = live.decode(tokens[150:])
         rows = live.live_rows()
-        live.cells.truncate(0)
-        live.cells.append([Placement(100, rows)])
-        live.cells.append([Placement(50, rows, first=100)])
+        live.cache.truncate(0)
+        live.cache.append([Placement(100, rows)])
+        live.cache.append([Placement(50, rows, first=100)])
         assert np.array_equal(live.decode(tokens[150:]), expected)
         assert np.array_equal(live.live_rows().data, rows.data)
-        live.cells.truncate(120)
-        live.cells.append([Placement(30, rows, first=120)])
+        live.cache.truncate(120)
+        live.cache.append([Placement(30, rows, first=120)])
         assert np.array_equal(live.decode(tokens[150:]), expected)
 
 
 def assert_slice_is_decode(live: LiveModel, n_before: int, n: int) -> None:
     """`n` tokens behind `n_before` cells of random rows."""
     before, tokens = live.random_rows(n_before), live.tokens(n)
-    live.cells.append([Placement(n_before, before)])
+    live.cache.append([Placement(n_before, before)])
     expected = live.decode(tokens)
     rows = live.live_rows()
-    live.cells.truncate(n_before)
-    live.cells.append([Placement(n)])
+    live.cache.truncate(n_before)
+    live.cache.append([Placement(n)])
     where = np.arange(n_before, n_before + n, dtype=np.int32)
-    got = live.cells.slice((0, live.n_layer), where, tokens=tokens, want=("logits",))
+    got = live.cache.slice((0, live.n_layer), where, tokens=tokens, want=("logits",))
     assert np.array_equal(got.logits, expected)
     assert np.array_equal(live.live_rows().data, rows.data)
 
@@ -117,7 +117,7 @@ def test_the_document_is_what_the_tests_expect() -> None:
     for arch, expected in EXPECTED.items():
         assert judged[arch][1:3] == [expected.stands_for, expected.trait]
     assert all(row[3] == "equal bit for bit" and float(row[4]) < 4e-3 for row in relaying.values())
-    assert all(row[3:] == [GOES_ON[EXPECTED[arch].past], EXPECTED[arch].refusal] for arch, row in refused.items())
+    assert all(row[3:] == [GOES_ON[EXPECTED[arch].kept_states], EXPECTED[arch].refusal] for arch, row in refused.items())
     assert all(float(row[1]) < CACHE_TYPES[kv_type] for kv_type, row in caches.items())
 
 
@@ -153,10 +153,10 @@ def raw_context(path: Path, **params: Any) -> Iterator[int]:
 )
 def test_a_context_of_another_kind_is_refused(arch: str, params: dict[str, Any], reason: str, tmp_path: Path) -> None:
     with raw_context(write_model(tmp_path / "m.gguf", arch), **params) as context, pytest.raises(native.NativeError, match=reason):
-        native.Cells(context, 1, None)
+        native.Cache(context, 1, None)
 
 
 def test_a_context_in_use_is_refused(tiny: LiveModel) -> None:
     tiny.decode(tiny.tokens(3))
     with pytest.raises(native.NativeError, match="the cache must be empty"):
-        native.Cells(tiny.context.address, 1, None)
+        native.Cache(tiny.context.address, 1, None)

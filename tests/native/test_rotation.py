@@ -36,8 +36,8 @@ def test_a_turn_is_what_numpy_says(wide: tuple[LiveModel, Rope]) -> None:
     live, rope = wide
     rows = live.decoded_rows(live.tokens(30))[0]
     for delta in DELTAS:
-        live.cells.truncate(0)
-        live.cells.append([Placement(30, rows, delta=delta)])
+        live.cache.truncate(0)
+        live.cache.append([Placement(30, rows, delta=delta)])
         for il in range(live.n_layer):
             before = rows.k(il).view(np.float32)
             expected = rope.turn(before, delta)
@@ -51,7 +51,7 @@ def test_turned_rows_of_layer_0_are_those_that_a_decode_writes_there(wide: tuple
     tokens = live.tokens(30)
     rows = live.decoded_rows(tokens)[0]
     moved = live.decoded_rows(np.concatenate([live.tokens(50, seed=9), tokens]))[0]
-    live.cells.append([Placement(30, rows, delta=50)])
+    live.cache.append([Placement(30, rows, delta=50)])
     assert np.abs(keys(live, 0) - moved.k(0).view(np.float32)[50:]).max() < 1e-4
     assert np.abs(moved.v(0).view(np.float32)[50:] - rows.v(0).view(np.float32)).max() < 1e-5
 
@@ -59,11 +59,11 @@ def test_turned_rows_of_layer_0_are_those_that_a_decode_writes_there(wide: tuple
 def test_a_then_b_is_a_plus_b(wide: tuple[LiveModel, Rope]) -> None:
     live, _ = wide
     rows = live.decoded_rows(live.tokens(30))[0]
-    live.cells.append([Placement(30, rows, delta=57)])
-    live.cells.rotate(0, 30, -21)
+    live.cache.append([Placement(30, rows, delta=57)])
+    live.cache.rotate(0, 30, -21)
     twice = [keys(live, il) for il in range(live.n_layer)]
-    live.cells.truncate(0)
-    live.cells.append([Placement(30, rows, delta=36)])
+    live.cache.truncate(0)
+    live.cache.append([Placement(30, rows, delta=36)])
     for il in range(live.n_layer):
         assert np.abs(twice[il] - keys(live, il)).max() < 1e-4
 
@@ -72,9 +72,9 @@ def test_there_and_back_keeps_the_length_of_every_row(wide: tuple[LiveModel, Rop
     """A magnitude factor (YaRN, longrope) must not be applied once more with each turn."""
     live, _ = wide
     rows = live.decoded_rows(live.tokens(30))[0]
-    live.cells.append([Placement(30, rows)])
+    live.cache.append([Placement(30, rows)])
     for _ in range(20):
-        live.cells.rotate(0, 30, 11)
+        live.cache.rotate(0, 30, 11)
     for il in range(live.n_layer):
         before, after = rows.k(il).view(np.float32), keys(live, il)
         assert np.allclose(np.linalg.norm(after, axis=1), np.linalg.norm(before, axis=1), rtol=1e-4)
@@ -82,16 +82,16 @@ def test_there_and_back_keeps_the_length_of_every_row(wide: tuple[LiveModel, Rop
 
 def test_rotation_by_0_changes_nothing(tiny: LiveModel) -> None:
     rows = tiny.decoded_rows(tiny.tokens(30))[0]
-    tiny.cells.append([Placement(30, rows, delta=0)])
-    tiny.cells.rotate(0, 30, 0)
+    tiny.cache.append([Placement(30, rows, delta=0)])
+    tiny.cache.rotate(0, 30, 0)
     assert np.array_equal(tiny.live_rows().data, rows.data)
 
 
 def test_rotation_touches_its_positions_alone(tiny: LiveModel) -> None:
     rows = tiny.decoded_rows(tiny.tokens(30))[0]
-    tiny.cells.append([Placement(30, rows)])
-    tiny.cells.rotate(10, 20, 5)
-    tiny.cells.rotate(12, 12, 5)
+    tiny.cache.append([Placement(30, rows)])
+    tiny.cache.rotate(10, 20, 5)
+    tiny.cache.rotate(12, 12, 5)
     back = tiny.live_rows()
     for il in range(tiny.n_layer):
         is_same = (back.k(il) == rows.k(il)).all(axis=1)
@@ -100,17 +100,17 @@ def test_rotation_touches_its_positions_alone(tiny: LiveModel) -> None:
 
 
 def test_positions_that_cannot_be_turned_are_refused(tiny: LiveModel) -> None:
-    tiny.cells.append([Placement(30, tiny.random_rows(30))])
+    tiny.cache.append([Placement(30, tiny.random_rows(30))])
     for start, end in ((-1, 5), (0, 31), (6, 5), (31, 31)):
         with pytest.raises(NativeError, match="positions outside the live sequence"):
-            tiny.cells.rotate(start, end, 1)
+            tiny.cache.rotate(start, end, 1)
 
 
 def test_half_precision_turns_within_its_rounding(tmp_path: Path) -> None:
     rope = ROPES["qwen2"]
     with opened(write_model(tmp_path / "m.gguf", "qwen2")) as live:
         rows = live.decoded_rows(live.tokens(30))[0]
-        live.cells.append([Placement(30, rows, delta=400)])
+        live.cache.append([Placement(30, rows, delta=400)])
         for il in range(live.n_layer):
             before = rows.k(il).view(np.float16)
             after = live.live_rows().k(il).view(np.float16)

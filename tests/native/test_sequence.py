@@ -30,27 +30,27 @@ def row_bytes(live: LiveModel) -> list[bytes]:
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(steps, max_size=12))
 def test_every_row_stays_where_it_was_put(tiny: LiveModel, plan: list[tuple[str, object]]) -> None:
-    tiny.cells.truncate(0)
+    tiny.cache.truncate(0)
     run = tiny.random_rows(N_RUN)
-    tiny.cells.append([Placement(N_RUN, run)])
+    tiny.cache.append([Placement(N_RUN, run)])
     of_run = row_bytes(tiny)
-    tiny.cells.truncate(0)
+    tiny.cache.truncate(0)
     expected: list[bytes] = []
     for action, what in plan:
         if action == "append" and isinstance(what, list):
             rows = [of_run[first + i] for first, n in what for i in range(n)]
-            if len(expected) + len(rows) > tiny.cells.info.n_cells:
+            if len(expected) + len(rows) > tiny.cache.info.n_cells:
                 with pytest.raises(NativeError, match="do not fit"):
-                    tiny.cells.append([Placement(n, run, first=first) for first, n in what])
+                    tiny.cache.append([Placement(n, run, first=first) for first, n in what])
             else:
-                tiny.cells.append([Placement(n, run, first=first) for first, n in what])
+                tiny.cache.append([Placement(n, run, first=first) for first, n in what])
                 expected += rows
         elif action == "decode" and isinstance(what, int):
-            n = min(what, tiny.cells.info.n_cells - len(expected))
+            n = min(what, tiny.cache.info.n_cells - len(expected))
             if n:
                 tiny.decode(tiny.tokens(n))
                 expected += row_bytes(tiny)[len(expected) :]
         elif isinstance(what, float):
             expected = expected[: int(what * len(expected))]
-            tiny.cells.truncate(len(expected))
+            tiny.cache.truncate(len(expected))
         assert row_bytes(tiny) == expected

@@ -90,7 +90,7 @@ def refused_rows(found: dict[str, Finding]) -> list[str]:
     for arch, finding in found.items():
         if not finding.relays:
             expected = EXPECTED[arch]
-            lines.append(f"| {arch} | {expected.stands_for} | {expected.trait} | {GOES_ON[expected.past]} | {finding.refusal} |")
+            lines.append(f"| {arch} | {expected.stands_for} | {expected.trait} | {GOES_ON[expected.kept_states]} | {finding.refusal} |")
     return lines
 
 

@@ -158,7 +158,7 @@ class FakeEngine:
     def cancel(self) -> None:
         self._cancelled.set()
 
-    past = None
+    kept_states = None
 
     def memory(self) -> Memory:
         return self.forecast(self.info.n_ctx)
@@ -201,7 +201,7 @@ class FakeEngine:
         layers = self.info.n_layer
         cells = np.full((layers, len(plan.tokens)), CellMap.NEW, np.uint8)
         deviation = np.full(len(plan.tokens), np.nan, np.float32)
-        times = {"place": 0.0, "rectify": 0.0, "suffix": 0.0}
+        times = {"place": 0.0, "repair": 0.0, "suffix": 0.0}
 
         def enter(phase: PhaseName, work: Callable[[], None]) -> None:
             on_phase(phase)
@@ -210,7 +210,7 @@ class FakeEngine:
             work()
             times[phase] = (time.perf_counter() - started) * 1000
 
-        def rectify() -> None:
+        def repair() -> None:
             for segment in plan.of(Kind.SPAN):
                 deviation[segment.start : segment.end] = np.linspace(0, 1, len(segment))
                 cells[1:, segment.start : segment.end : 8] = CellMap.RECOMPUTED
@@ -220,11 +220,11 @@ class FakeEngine:
             enter("place", lambda: self._fill(plan, cells))
         else:
             self._fill(plan, cells)
-        if plan.policy.rectify and plan.count(Kind.SPAN):
-            enter("rectify", rectify)
+        if plan.policy.repairs and plan.count(Kind.SPAN):
+            enter("repair", repair)
         enter("suffix", lambda: self._raise_scripted("prefill", 0))
         self.verify()
-        return Prefill(times["place"], times["rectify"], times["suffix"], CellMap(cells, deviation))
+        return Prefill(times["place"], times["repair"], times["suffix"], CellMap(cells, deviation))
 
     def _fill(self, plan: Plan, cells: np.ndarray) -> None:
         for segment in plan.segments:

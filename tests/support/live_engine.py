@@ -86,9 +86,9 @@ class LiveEngine:
 
     @property
     def cache(self) -> CacheInfo:
-        cells = self.engine._sequence.cells
-        assert cells is not None
-        return cells.info
+        cache = self.engine._sequence.cache
+        assert cache is not None
+        return cache.info
 
     def reset(self) -> None:
         """As it was opened, whatever a test did."""

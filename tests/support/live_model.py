@@ -1,4 +1,4 @@
-"""A model with its context and cells, opened as the engine opens them, for tests of the native extension."""
+"""A model with its context and cache, opened as the engine opens them, for tests of the native extension."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class LiveModel:
 
     model: llama.Model
     context: llama.Context
-    cells: native.Cells
+    cache: native.Cache
     capture: native.Capture
     stop: native.Stop
 
     @property
     def layout(self) -> RowLayout:
-        return RowLayout(self.cells.k_bytes, self.cells.v_bytes, "test")
+        return RowLayout(self.cache.k_bytes, self.cache.v_bytes, "test")
 
     @property
     def n_layer(self) -> int:
-        return self.cells.info.n_layer
+        return self.cache.info.n_layer
 
     def tokens(self, n: int, seed: int = 0) -> Tokens:
         """Random ids without control tokens."""
@@ -41,20 +41,20 @@ class LiveModel:
     def decode(self, tokens: Tokens | Sequence[int], *, batch: int | None = None) -> npt.NDArray[np.float32]:
         """llama_decode behind the live sequence, `batch` tokens at a time (as many as fit by default); logits of the last."""
         ids = np.asarray(tokens, np.int32)
-        step = batch or self.cells.info.n_batch
+        step = batch or self.cache.info.n_batch
         for start in range(0, len(ids), step):
-            part, n = ids[start : start + step], len(self.cells)
-            self.cells.mark(n + len(part) - 1)
+            part, n = ids[start : start + step], len(self.cache)
+            self.cache.mark(n + len(part) - 1)
             assert self.context.decode(part, n) == 0
-            self.cells.check(n + len(part) - 1)
+            self.cache.check(n + len(part) - 1)
         return self.context.logits()
 
     def decoded_rows(self, tokens: Tokens | Sequence[int], *, batch: int | None = None) -> tuple[Rows, npt.NDArray[np.float32]]:
         """Rows and last logits of `tokens` decoded from empty; the live sequence is empty again afterwards."""
-        self.cells.truncate(0)
+        self.cache.truncate(0)
         logits = self.decode(tokens, batch=batch)
-        rows = self.rows_of(self.cells.read(0, len(tokens)))
-        self.cells.truncate(0)
+        rows = self.rows_of(self.cache.read(0, len(tokens)))
+        self.cache.truncate(0)
         return rows, logits
 
     def rows_of(self, data: Bytes, position: int = 0) -> Rows:
@@ -62,7 +62,7 @@ class LiveModel:
         return Rows(np.zeros(n, np.int32), position, 0, data, self.layout)
 
     def live_rows(self) -> Rows:
-        return self.rows_of(self.cells.read(0, len(self.cells)))
+        return self.rows_of(self.cache.read(0, len(self.cache)))
 
     def random_rows(self, n: int, seed: int = 0) -> Rows:
         """Rows whose bytes are small: finite numbers in every cache type."""
@@ -91,8 +91,8 @@ def opened(
     )  # fmt: skip
     context = llama.Context(model, options)
     try:
-        with stop, capture, native.Cells(context.address, n_threads, stop) as cells:
-            yield LiveModel(model, context, cells, capture, stop)
+        with stop, capture, native.Cache(context.address, n_threads, stop) as cache:
+            yield LiveModel(model, context, cache, capture, stop)
     finally:
         context.close()
         model.close()

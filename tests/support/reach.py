@@ -47,7 +47,7 @@ class Expected:
     stands_for: str
     trait: str
     refusal: str = ""
-    past: str = "rows"
+    kept_states: str = "rows"
 
     @property
     def relays(self) -> bool:
@@ -99,9 +99,9 @@ def examine(path: Path) -> Finding:
     """Opens the model at `path` and tries everything that its graph promises."""
     try:
         with opened(path) as live:
-            info = live.cells.info
+            info = live.cache.info
             is_bit_true = info.can_slice and is_sliced_as_decoded(live)
-            refusal = live.cells.refusal
+            refusal = live.cache.refusal
         turn_error = 0.0
         if info.can_rotate:
             with opened(path, type_k="f32", type_v="f32") as live:
@@ -115,10 +115,10 @@ def is_sliced_as_decoded(live: LiveModel) -> bool:
     tokens, where = live.tokens(N_TOKENS), np.arange(N_TOKENS, dtype=np.int32)
     rows, logits = live.decoded_rows(tokens)
     for cut in range(1, live.n_layer):
-        live.cells.truncate(0)
-        live.cells.append([Placement(N_TOKENS)])
-        below = live.cells.slice((0, cut), where, tokens=tokens, want=("hidden",))
-        above = live.cells.slice((cut, live.n_layer), where, hidden=below.hidden, want=("logits",))
+        live.cache.truncate(0)
+        live.cache.append([Placement(N_TOKENS)])
+        below = live.cache.slice((0, cut), where, tokens=tokens, want=("hidden",))
+        above = live.cache.slice((cut, live.n_layer), where, hidden=below.hidden, want=("logits",))
         if not (np.array_equal(live.live_rows().data, rows.data) and np.array_equal(above.logits, logits)):
             return False
     return True
@@ -129,9 +129,9 @@ def error_of_moved_rows(live: LiveModel) -> float:
     tokens = live.tokens(N_TOKENS)
     rows, _ = live.decoded_rows(tokens)
     assert live.context.decode(tokens, SHIFT) == 0
-    expected = live.rows_of(live.cells.read(0, N_TOKENS))  # the cells fill from 0, whatever the positions
-    live.cells.truncate(0)
-    live.cells.append([Placement(N_TOKENS, rows, delta=SHIFT)])
+    expected = live.rows_of(live.cache.read(0, N_TOKENS))  # the cells fill from 0, whatever the positions
+    live.cache.truncate(0)
+    live.cache.append([Placement(N_TOKENS, rows, delta=SHIFT)])
     moved = live.live_rows()
     return max(
         float(np.linalg.norm(got.view(np.float32) - wanted.view(np.float32)) / np.linalg.norm(wanted.view(np.float32)))
@@ -146,9 +146,9 @@ def error_of_moved_keys(path: Path, kv_type: str) -> float:
         tokens = live.tokens(N_TOKENS)
         rows, _ = live.decoded_rows(tokens)
         assert live.context.decode(tokens, SHIFT) == 0
-        expected = values(live.rows_of(live.cells.read(0, N_TOKENS)).k(0), llama.KV_TYPES[kv_type])
-        live.cells.truncate(0)
-        live.cells.append([Placement(N_TOKENS, rows, delta=SHIFT)])
+        expected = values(live.rows_of(live.cache.read(0, N_TOKENS)).k(0), llama.KV_TYPES[kv_type])
+        live.cache.truncate(0)
+        live.cache.append([Placement(N_TOKENS, rows, delta=SHIFT)])
         moved = live.live_rows()
         assert np.array_equal(moved.v(0), rows.v(0))
         return float(np.linalg.norm(values(moved.k(0), llama.KV_TYPES[kv_type]) - expected) / np.linalg.norm(expected))

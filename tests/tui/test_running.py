@@ -59,7 +59,7 @@ def test_the_strip_shows_the_stages_of_reuse() -> None:
         await ask(pilot, "go")
 
     drive(app, scenario)
-    assert {"reusing", "rectifying", "reading", "writing", "done"} <= seen
+    assert {"reusing", "repairing", "reading", "writing", "done"} <= seen
 
 
 def test_esc_stops_a_writing_agent_and_keeps_its_text() -> None:

@@ -52,7 +52,7 @@ def answer(
     turn = Turn(agent, index, 0, text, (), "stop", figures, prompt, grid)
     return [
         TurnStarted(agent, index, prompt),
-        *(Phase(name) for name in ("place", "rectify", "suffix")),  # type: ignore[arg-type]
+        *(Phase(name) for name in ("place", "repair", "suffix")),  # type: ignore[arg-type]
         PrefillDone(agent, figures, grid),
         TextDelta(agent, text, 90),
         TurnFinished(turn),

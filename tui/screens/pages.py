@@ -33,7 +33,7 @@ BLOCK_KEYS = (
 )
 SIGNS = (
     ("» › ·", "Reads all answers before it, the last one, the task only"),
-    ("◔ ◑ ◕ ●", "Reusing, rectifying, reading what is new, writing"),
+    ("◔ ◑ ◕ ●", "Reusing, repairing, reading what is new, writing"),
     ("✓ ■ × ‖", "Done, stopped, failed; the chain pauses after it"),
     ("s u f g P", "Above the map: instructions, your message, file, between answers; a capital: that agent's answer"),
     ("· ░ ▓ █", "Cells without colour: exact, reused, recomputed, new"),

@@ -30,7 +30,7 @@ class AgentChip(Static):
     def show(self, state: State, pauses: bool) -> None:
         self.state, self.pauses = state, pauses
         self.update(self._content())
-        if state in ("reusing", "rectifying", "reading", "writing") and self.is_attached:
+        if state in ("reusing", "repairing", "reading", "writing") and self.is_attached:
             self.scroll_visible(animate=False)
 
     def on_mount(self) -> None:

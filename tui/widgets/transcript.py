@@ -69,7 +69,7 @@ class Transcript(VerticalScroll, can_focus=False):
         super().watch_scroll_y(old_value, new_value)
         self._follows = new_value >= self.max_scroll_y and not self._is_placing
 
-    def _place(self, scroll: Callable[[], None]) -> None:
+    def _place(self, scroll: Callable[[], object]) -> None:
         """Scroll to a place once what is new was laid out, and stay there: the end may be there only because more is to come."""
         self._follows, self._is_placing = False, True
 
