@@ -28,6 +28,7 @@ from relaylite.engine.sweep import Pick
 from relaylite.gguf.catalog import resolve_model
 from relaylite.metrics import CellMap
 from relaylite.reuse import row_numbers
+from relaylite.reuse.kv_types import F16
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL, NAIVE, RELAY, Policy
@@ -41,9 +42,7 @@ N_FORCED = 32
 
 def changes_of(moved: Rows, computed: Rows, positions: Tokens) -> F64:
     """`[n_layer, n]`: the norm of V's difference."""
-    values = [
-        [row_numbers.values(rows.v(il)[positions], row_numbers.F16) for rows in (moved, computed)] for il in range(moved.layout.n_layer)
-    ]
+    values = [[row_numbers.values(rows.v(il)[positions], F16) for rows in (moved, computed)] for il in range(moved.layout.n_layer)]
     return np.array([np.linalg.norm(a.astype(np.float64) - b, axis=1) for a, b in values])
 
 

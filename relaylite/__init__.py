@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from relaylite.chain.attachments import read_attachment as read_attachment
     from relaylite.chain.chain import Chain as Chain
     from relaylite.chain.conversation import Round as Round
+    from relaylite.chain.result import ChainResult as ChainResult
     from relaylite.errors import Cancelled as Cancelled
     from relaylite.errors import ContextOverflow as ContextOverflow
     from relaylite.errors import EngineBusy as EngineBusy
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from relaylite.events import Turn as Turn
     from relaylite.metrics import CellMap as CellMap
     from relaylite.metrics import TurnMetrics as TurnMetrics
-    from relaylite.result import ChainResult as ChainResult
     from relaylite.reuse.policies import Policy as Policy
     from relaylite.reuse.policies import parse_policy as parse_policy
     from relaylite.sampling import Sampling as Sampling
@@ -41,7 +41,7 @@ _HOME = {
     "Cancelled": "errors",
     "CellMap": "metrics",
     "Chain": "chain.chain",
-    "ChainResult": "result",
+    "ChainResult": "chain.result",
     "ContextOverflow": "errors",
     "EngineBusy": "errors",
     "EngineClosed": "errors",

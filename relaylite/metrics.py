@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import time
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +13,25 @@ FINISH_LENGTH = "length"  # max_tokens, or the context was full
 FINISH_CANCELLED = "cancelled"
 
 
+class Stopwatch:
+    """Runs from when it is made."""
+
+    def __init__(self) -> None:
+        self._started = self._lap = time.perf_counter()
+
+    def ms(self) -> float:
+        """Milliseconds since it was made."""
+        return (time.perf_counter() - self._started) * 1e3
+
+    def lap_ms(self) -> float:
+        """Milliseconds since the last lap ended, or since it was made."""
+        ended, self._lap = self._lap, time.perf_counter()
+        return (self._lap - ended) * 1e3
+
+
 @dataclass(slots=True)
 class TtftParts:
-    """Milliseconds of the time to first token, by stage."""
+    """Milliseconds of the time to first token, by stage: `rectify` is repair, the name that `--json` has had from the start."""
 
     render: float = 0.0
     place: float = 0.0
@@ -25,6 +42,9 @@ class TtftParts:
     @property
     def total(self) -> float:
         return self.render + self.place + self.rectify + self.suffix + self.sample
+
+
+STAGES = tuple(field.name for field in fields(TtftParts))  # of the time to first token, in order
 
 
 @dataclass(slots=True)

@@ -1,14 +1,16 @@
 """The only place that knows directories.
 
 `RELAYLITE_HOME` moves all of relaylite's own state below one folder. Model files belong to the Hugging Face cache, which
-other tools share; it moves with that cache's own variables (`HF_HUB_CACHE`, `HF_HOME`). Functions only name a place;
-`ensure` makes it.
+other tools share; it moves with that cache's own variables (`HF_HUB_CACHE`, `HF_HOME`). Most functions only name a place; `ensure` makes
+a folder, `replacing` writes a file whole or not at all.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import platformdirs
@@ -122,3 +124,32 @@ def ensure(folder: Path) -> Path:
     except OSError as error:
         raise RelayliteError(f"cannot make {folder}: {error.strerror}; set {HOME_VARIABLE} to a folder that can be written") from error
     return folder
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A new file beside `path` to write to (mode 0600). It takes the place of `path` when the block ends; if the block fails, it is removed.
+
+    A reader sees the old content or the new one, never a part; so does a reader after a power cut. Raises OSError.
+    """
+    written = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        os.close(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+        yield written
+        _to_disk(written)
+        written.replace(path)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise
+    _to_disk(path.parent)
+
+
+def _to_disk(path: Path) -> None:
+    """Have the content of a file, or the names in a folder, outlive a power cut."""
+    if path.is_dir() and not hasattr(os, "O_DIRECTORY"):
+        return  # Windows opens no folders
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from relaylite.chain.agents import BUILT_IN, load_agents
+from relaylite.chain.result import ChainResult
 from relaylite.cli import COMMANDS
 from relaylite.events import Turn
 from relaylite.gguf.catalog import load_catalog
 from relaylite.metrics import TtftParts, TurnMetrics
-from relaylite.result import ChainResult
 from relaylite.settings.settings import load_settings
 
 ROOT = Path(__file__).parent.parent

@@ -12,6 +12,7 @@ from relaylite.bench.figures import Figure, Series
 from relaylite.engine.engine import Engine
 from relaylite.prompt.builder import PromptBuilder
 from relaylite.reuse import row_numbers
+from relaylite.reuse.kv_types import F16
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL, NAIVE
@@ -67,6 +68,6 @@ def mean(parts: list[Similarity]) -> Similarity:
 
 
 def _cosine(a: npt.NDArray[np.uint8], b: npt.NDArray[np.uint8]) -> float:
-    x, y = (row_numbers.values(rows, row_numbers.F16).astype(np.float64) for rows in (a, b))
+    x, y = (row_numbers.values(rows, F16).astype(np.float64) for rows in (a, b))
     norms = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
     return float(np.mean((x * y).sum(axis=1) / np.maximum(norms, 1e-12)))

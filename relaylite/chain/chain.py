@@ -20,6 +20,7 @@ from relaylite.chain.agents import Agent, choose_agents
 from relaylite.chain.attachments import Attachment
 from relaylite.chain.conversation import Round, messages_for
 from relaylite.chain.notices import why_nothing_relayed
+from relaylite.chain.result import ChainResult
 from relaylite.chain.runner import RowStore, Run, Runner, stream_of
 from relaylite.chain.settling import Settling, settle
 from relaylite.chain.turn import TurnRequest, TurnRun
@@ -28,7 +29,6 @@ from relaylite.events import ChainFinished, ChainStarted, Event, Notice, Prefill
 from relaylite.machine.resources import peak_resident_bytes
 from relaylite.prompt.builder import Prompt
 from relaylite.prompt.messages import Text
-from relaylite.result import ChainResult
 from relaylite.reuse.policies import FULL, PREFIX, Policy, parse_policy
 from relaylite.reuse.rows import Tokens
 from relaylite.sampling import Sampling

@@ -30,6 +30,7 @@ from relaylite.machine.resources import logical_cores, physical_cores
 from relaylite.machine.workers import WARNING, Workers
 from relaylite.metrics import CellMap
 from relaylite.prompt.template import ChatTemplate, read_template
+from relaylite.reuse.kv_types import KV_TYPES
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.profile import Profile, load_profile
 from relaylite.reuse.rows import RowLayout, Rows
@@ -305,9 +306,9 @@ def _context_options(
 
 
 def _check_options(options: EngineOptions) -> None:
-    known = ", ".join(llama.KV_TYPES)
+    known = ", ".join(KV_TYPES)
     for name, value in (("type_k", options.type_k), ("type_v", options.type_v)):
-        if value not in llama.KV_TYPES:
+        if value not in KV_TYPES:
             raise UsageError(f"unknown {name} {value!r}; known: {known}")
     if not 1 <= options.n_ctx <= MAX_CONTEXT:
         raise UsageError(f"a context of {options.n_ctx} tokens is not possible; give --ctx 1 to {MAX_CONTEXT}")

@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 from relaylite.engine import llama_log
 from relaylite.errors import EngineClosed, ModelError
+from relaylite.reuse.kv_types import KV_TYPES
 from relaylite.reuse.rows import Tokens
 from relaylite.sampling import Sampling
 
-KV_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "bf16": 30}
 _log_callback = lc.llama_log_callback(lambda level, text, _: llama_log.take(level, text))
 
 

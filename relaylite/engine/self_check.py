@@ -11,7 +11,7 @@ import numpy.typing as npt
 from relaylite.engine.llama import Context
 from relaylite.engine.native import Cache, Placement
 from relaylite.errors import ModelError, NativeError
-from relaylite.reuse import row_numbers
+from relaylite.reuse import kv_types
 from relaylite.reuse.row_numbers import values
 from relaylite.reuse.rows import Tokens
 
@@ -25,7 +25,7 @@ SLICE_TOLERANCE = 0.02
 QUICK_LOGITS_TOLERANCE = 0.03
 QUICK_ROWS_TOLERANCE = 0.1
 # A moved row was rounded to the cache's type twice. A row that was not moved is off by 0.3 and more.
-ROTATION_TOLERANCE = {row_numbers.F32: 0.01, row_numbers.F16: 0.01, row_numbers.BF16: 0.02, row_numbers.Q8_0: 0.03, row_numbers.Q4_0: 0.2}
+ROTATION_TOLERANCE = {kv_types.F32: 0.01, kv_types.F16: 0.01, kv_types.BF16: 0.02, kv_types.Q8_0: 0.03, kv_types.Q4_0: 0.2}
 
 F32 = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-F32, F16, Q4_0, Q8_0, BF16 = 0, 1, 2, 8, 30  # numbers of enum ggml_type
+from relaylite.reuse.kv_types import BF16, F16, F32, Q4_0, Q8_0
 
-_BLOCK = 32  # values that share a scale
-_BLOCK_BYTES = {Q4_0: 18, Q8_0: 34}
+_BLOCK_BYTES = {Q4_0: 18, Q8_0: 34}  # a scale and 32 values
 
 
 def values(rows: npt.NDArray[np.uint8], kv_type: int) -> npt.NDArray[np.float32]:

@@ -17,13 +17,13 @@ from typing import Any, TypeVar, cast
 
 from relaylite import paths
 from relaylite.errors import UsageError, did_you_mean
+from relaylite.reuse.kv_types import KV_TYPES
 from relaylite.reuse.policies import FIDELITIES, Fidelity, parse_policy
 from relaylite.sampling import MAX_SEED
 from relaylite.settings import readers
 
 PREFIX = "RELAYLITE_"
 STORE_CODECS = ("plain", "q8", "q8-q4", "q6-q4", "q4")
-KV_TYPES = ("f16", "f32", "bf16", "q8_0", "q4_0")
 SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "max_tokens", "stop")
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ class Settings:
     rpc: tuple[str, ...] = _setting((), readers.addresses, "Workers that hold layers (relaylite worker), host:port with commas between.")
     lora: tuple[str, ...] = _setting((), readers.adapters, "LoRA adapters, FILE or FILE:SCALE with commas between.")
     chat_template: str = _setting("", readers.text, "chatml, or a Jinja file, in place of the model's own chat template.")
-    kv_type: str = _setting("f16", readers.choice(KV_TYPES), "Type of the rows in the cache.")
+    kv_type: str = _setting("f16", readers.choice(tuple(KV_TYPES)), "Type of the rows in the cache.")
     settle_after_s: float = _setting(
         2.0, readers.number(0, 3600), "Idle seconds after which a conversation's past is computed exactly in the background; 0 never."
     )

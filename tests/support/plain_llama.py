@@ -10,6 +10,7 @@ import llama_cpp as lc
 import numpy as np
 
 from relaylite.engine import llama, native
+from relaylite.reuse.kv_types import KV_TYPES
 from relaylite.reuse.rows import RowLayout, Rows
 
 
@@ -32,7 +33,7 @@ def greedy(
     params = lc.llama_context_default_params()
     params.n_ctx, params.n_batch, params.n_ubatch, params.n_threads, params.n_threads_batch = n_ctx, n_batch, n_batch, 1, 1
     params.flash_attn_type = lc.LLAMA_FLASH_ATTN_TYPE_ENABLED
-    params.type_k = params.type_v = llama.KV_TYPES[kv_type]
+    params.type_k = params.type_v = KV_TYPES[kv_type]
     context = lc.llama_init_from_model(model, params)
     if lora:
         lc.llama_set_adapters_lora(context, (lc.llama_adapter_lora_p_ctypes * 1)(adapter), 1, (lc.ctypes.c_float * 1)(lora[1]))

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from relaylite.engine import llama, native
+from relaylite.engine import native
 from relaylite.engine.native import Placement
+from relaylite.reuse.kv_types import KV_TYPES
 from relaylite.reuse.row_numbers import values
 from support.live_model import LiveModel, opened
 
@@ -146,9 +147,9 @@ def error_of_moved_keys(path: Path, kv_type: str) -> float:
         tokens = live.tokens(N_TOKENS)
         rows, _ = live.decoded_rows(tokens)
         assert live.context.decode(tokens, SHIFT) == 0
-        expected = values(live.rows_of(live.cache.read(0, N_TOKENS)).k(0), llama.KV_TYPES[kv_type])
+        expected = values(live.rows_of(live.cache.read(0, N_TOKENS)).k(0), KV_TYPES[kv_type])
         live.cache.truncate(0)
         live.cache.append([Placement(N_TOKENS, rows, delta=SHIFT)])
         moved = live.live_rows()
         assert np.array_equal(moved.v(0), rows.v(0))
-        return float(np.linalg.norm(values(moved.k(0), llama.KV_TYPES[kv_type]) - expected) / np.linalg.norm(expected))
+        return float(np.linalg.norm(values(moved.k(0), KV_TYPES[kv_type]) - expected) / np.linalg.norm(expected))
