@@ -128,7 +128,7 @@ def ensure(folder: Path) -> Path:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A new file beside `path` to write to (mode 0600). It takes the place of `path` when the block ends; if the block fails, it is removed.
+    """A new file beside `path` to write to (mode 0600). It takes the place of `path` when the block ends, or goes if the block fails.
 
     A reader sees the old content or the new one, never a part; so does a reader after a power cut. Raises OSError.
     """
