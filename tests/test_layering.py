@@ -5,14 +5,12 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
+from support.source import ROOT, imports_of, part_of, parts_imported, source_files
 
-ROOT = Path(__file__).parent.parent
 # The packages from the ground up, and what each may import of relaylite besides itself. `values` are the plain modules at the top.
-VALUES = {"errors", "events", "metrics", "paths", "sampling", "terminal_text"}
 MAY_IMPORT: dict[str, set[str]] = {
     "values": set(),
     "reuse": {"values"},
@@ -50,39 +48,9 @@ DOORS = {  # outside thing → the only parts that may import it
 }
 
 
-def source_files() -> list[Path]:
-    return [path for folder in ("relaylite", "tui") for path in sorted((ROOT / folder).rglob("*.py"))]
-
-
-def part_of(path: Path) -> str:
-    """`relaylite/store/radix.py` → store, `tui/app.py` → tui, `relaylite/errors.py` → values."""
-    inside = path.relative_to(ROOT)
-    name = inside.parts[0] if inside.parts[0] == "tui" else inside.parts[1].removesuffix(".py")
-    return "values" if name in VALUES else name
-
-
 def door_of(path: Path) -> str:
     """`relaylite/engine/llama.py` → engine/llama."""
     return str(path.relative_to(ROOT).with_suffix("")).removeprefix("relaylite/")
-
-
-@cache
-def imports_of(path: Path) -> set[str]:
-    """Dotted names of all modules that the file imports, at the top or inside functions."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path.name}: write imports in full"
-            names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return names
-
-
-def parts_imported(path: Path) -> set[str]:
-    """Parts of relaylite that the file imports."""
-    names = {name.split(".")[1] for name in imports_of(path) if name.startswith("relaylite.")}
-    return {"values" if name in VALUES else name for name in names} - {part_of(path), "_native"}
 
 
 @pytest.mark.parametrize("path", source_files(), ids=lambda path: str(path.relative_to(ROOT)))

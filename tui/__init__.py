@@ -1,6 +1,6 @@
-"""The terminal app: chain agents, watch them, see what was reused. Knows relaylite's public API only.
+"""`run_app` in `__init__.py`: the terminal app, in which one chains agents, watches them and sees what was reused.
 
-Importing this package does not import Textual; `run_app` does.
+It knows relaylite's public API only. Importing this package does not import Textual; `run_app` does.
 """
 
 from __future__ import annotations

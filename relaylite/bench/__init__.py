@@ -1,1 +1,4 @@
-"""The benchmark: the same prompts under every policy, and what each costs and keeps. Calibration measures with the same parts."""
+"""`Bench` in `measuring.py`: the same prompts under every policy, and what each costs and keeps.
+
+Calibration measures with the same parts.
+"""

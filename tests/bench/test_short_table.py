@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = json.loads((ROOT / "docs" / "results" / "gsm8k-1000.json").read_text(encoding="utf-8"))
+DOCUMENT = json.loads((ROOT / "benchmarks" / "measured" / "gsm8k-1000.json").read_text(encoding="utf-8"))
 
 
 def shown(text: str, folder: Path) -> list[str]:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.architectures_table import GOES_ON
 from support.live_engine import F32, LiveEngine, difference, opened
-from support.reach import EXPECTED
+from support.reach import EXPECTED, GOES_ON
 from support.tiny_models import write_model
 
 from relaylite import Agent, Relay

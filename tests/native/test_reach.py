@@ -11,14 +11,14 @@ from typing import Any
 import llama_cpp as lc
 import numpy as np
 import pytest
-from support.architectures_table import DOCUMENT, GOES_ON
 from support.live_model import LiveModel, opened
-from support.reach import CACHE_TYPES, EXPECTED, error_of_moved_keys, examine, is_sliced_as_decoded
+from support.reach import CACHE_TYPES, EXPECTED, GOES_ON, error_of_moved_keys, examine, is_sliced_as_decoded
 from support.tiny_models import ARCHITECTURES, write_model
 
 from relaylite.engine import llama, native
 from relaylite.engine.native import Placement
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "architectures.md"
 RELAYING = [arch for arch, expected in EXPECTED.items() if expected.relays]
 WINDOWED = ["gemma2", "gemma3", "gpt-oss", "cohere2"]
 
@@ -107,7 +107,7 @@ def test_moved_keys_are_off_by_their_rounding(
 
 
 def test_the_document_is_what_the_tests_expect() -> None:
-    """Made by architectures_table.py; the figures may differ from machine to machine within the bounds above."""
+    """Made by `python docs/write architectures`; the figures may differ from machine to machine within the bounds above."""
     rows = [line.strip("| ").split(" | ") for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
     judged = {row[0]: row for row in rows if len(row) == 5 and row[0] in EXPECTED}
     refused = {arch: row for arch, row in judged.items() if row[3] in GOES_ON.values()}

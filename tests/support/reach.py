@@ -1,5 +1,5 @@
 """What relaylite can do with each architecture: expected by the tests, found by `examine`, and written to docs/architectures.md by
-architectures_table.py. Each tiny model stands for the models that people run."""
+docs/write/architectures.py. Each tiny model stands for the models that people run."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from support.live_model import LiveModel, opened
 
 CACHE_TYPES = {"f32": 1e-4, "f16": 1e-3, "bf16": 5e-3, "q8_0": 0.02, "q4_0": 0.2}
 """Types of the KV cache, and how far moved K rows of layer 0 may be off (see `error_of_moved_keys`)."""
+
+GOES_ON = {"rows": "rows of the store", "start": "any start of a kept state", "whole": "a whole kept state"}
+"""What `Expected.kept_states` is called in documents and in `ModelInfo.prefix_reuse`."""
 
 N_TOKENS = 100  # beyond the windows of the tiny models, which are 32
 SHIFT = 50

@@ -1,13 +1,10 @@
-"""Makes the pictures of the terminal app in `docs/img`: the main screen, the cell map, an error.
+"""Pictures of the terminal app: the main screen, the cell map, an error.
 
-    python docs/screenshots.py [--folder docs/img] [--model default]
-
-Runs the real app without a terminal, on a real model: what the pictures show was computed and measured while they were made.
+The real app runs without a terminal, on the default model: what the pictures show is computed and measured while they are made.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import tempfile
@@ -15,6 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from pages import IMAGES
 from textual.pilot import Pilot
 
 from relaylite import paths
@@ -29,23 +27,25 @@ from relaylite.tui.start import ModelOpener
 MESSAGES = ("Write a Python function that merges two sorted lists.", "Now write a test for it.")
 PATIENCE_S = 600.0
 
+Play = Callable[[Pilot[None], RelayApp], Awaitable[None]]
+
 
 async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
     end = time.monotonic() + PATIENCE_S
     while not condition():
         if time.monotonic() > end:
-            raise SystemExit("the model did not answer in ten minutes; try a smaller one with --model")
+            raise SystemExit("the model did not answer in ten minutes; a quieter machine is needed")
         await pilot.pause(0.05)
 
 
-async def picture(app: RelayApp, size: tuple[int, int], play: Callable[[Pilot[None]], Awaitable[None]], file: Path) -> None:
+async def picture(app: RelayApp, size: tuple[int, int], play: Play) -> str:
     async with app.run_test(size=size, notifications=True) as pilot:
-        await play(pilot)
+        await play(pilot, app)
         await pilot.pause(0.5)
         app.main.input.cursor_blink = False
-        file.write_text(app.export_screenshot(title="relaylite chat", simplify=True), encoding="utf-8")
+        drawn = app.export_screenshot(title="relaylite chat", simplify=True)
     app.engine.close(10.0)
-    print(file)
+    return drawn
 
 
 def new_app(settings: Settings) -> RelayApp:
@@ -86,18 +86,15 @@ async def error(pilot: Pilot[None], app: RelayApp) -> None:
     await until(pilot, lambda: not app.main.is_busy and app._notifications)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=Path(__file__).parent / "img")
-    parser.add_argument("--model", default="default")
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    settings = Settings(model=options.model, max_tokens=100, repeat_penalty=1.2)
-    os.environ[paths.HOME_VARIABLE] = tempfile.mkdtemp()  # rows kept from earlier runs would be taken over, and shown so
-    for name, size, play in (("main", (140, 46), main_screen), ("cell-map", (100, 30), cell_map), ("error", (80, 24), error)):
-        app = new_app(settings)
-        asyncio.run(picture(app, size, lambda pilot, app=app, play=play: play(pilot, app), options.folder / f"{name}.svg"))
+SCREENS: dict[str, tuple[tuple[int, int], Play]] = {
+    "main": ((140, 46), main_screen),
+    "cell-map": ((100, 30), cell_map),
+    "error": ((80, 24), error),
+}
 
 
-if __name__ == "__main__":
-    main()
+def files() -> dict[Path, str]:
+    settings = Settings(model="default", max_tokens=100, repeat_penalty=1.2)
+    with tempfile.TemporaryDirectory() as home:
+        os.environ[paths.HOME_VARIABLE] = home  # rows kept from earlier runs would be taken over, and shown so
+        return {IMAGES / f"{name}.svg": asyncio.run(picture(new_app(settings), size, play)) for name, (size, play) in SCREENS.items()}
