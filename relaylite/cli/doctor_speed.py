@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from relaylite.chain.agents import Agent
-from relaylite.cli.commands.run import events_of
+from relaylite.cli.chains import events_of
 from relaylite.cli.doctor_checks import NOTE, OK, PROBLEM, Finding
 from relaylite.cli.interrupts import Work
 from relaylite.cli.narrator import seconds
