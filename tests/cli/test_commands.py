@@ -94,6 +94,7 @@ def loaded_by(*args: str) -> set[str]:
     [
         (("--help",), {"llama_cpp", "numpy", "textual", "huggingface_hub", "jinja2"}),
         (("--version",), {"llama_cpp", "numpy", "textual", "huggingface_hub", "jinja2"}),
+        (("run", "--help"), {"llama_cpp", "textual", "huggingface_hub"}),
         (("run", ""), {"llama_cpp", "textual", "huggingface_hub"}),
         (("chat", "--help"), {"llama_cpp", "textual", "huggingface_hub"}),
         (("config",), {"llama_cpp", "numpy", "textual", "huggingface_hub", "jinja2"}),
@@ -181,7 +182,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_model_path: Pat
 
 
 def test_models_from_pull_to_rm(invoke: Invoke, hub: Hub) -> None:
-    assert "\n   tiny " in "\n" + invoke("models", "list").stdout
+    table = invoke("models", "list")
+    assert "\n   tiny " in "\n" + table.stdout and table.stderr.startswith("* is on this machine; ")
     missing = invoke("models", "path", "tiny")
     assert missing.exit_code == 2 and "`relaylite models pull tiny` fetches it" in one_line(missing)
     pulled = invoke("models", "pull", "tiny")

@@ -9,7 +9,7 @@ import click
 
 from relaylite.chain import sessions
 from relaylite.cli import options
-from relaylite.cli.command import CONTEXT, Group
+from relaylite.cli.command import Group
 from relaylite.cli.document import Document
 from relaylite.cli.terminal import Output
 
@@ -20,7 +20,6 @@ FIRST_MESSAGE = 48  # characters of it that are shown
     "sessions",
     cls=Group,
     invoke_without_command=True,
-    context_settings=CONTEXT,
     examples=("relaylite sessions", "relaylite chat --session work", "relaylite sessions rm work"),
 )
 @options.json_option
