@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from relaylite.bench.chains import Upstream
-from relaylite.bench.meter import Meter
+from relaylite.bench.measuring import Meter
 from relaylite.bench.methods import Method, captures_of, profiles_of
 from relaylite.bench.options import BenchOptions
 from relaylite.bench.readings import Readings

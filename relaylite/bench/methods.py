@@ -1,7 +1,7 @@
 """`Method`: one way to take a prompt's rows over, by the name that `--policies` gives it: our policies, and baselines of the literature.
 
 A baseline is a policy with other parameters, or with a selection that looks at nothing but the plan. A policy that repairs can have some
-of the profile's parameters changed, as in `relay+lead=0+max_share=0.1`. Any method can take its rows from files of a form that the store
+of the profile's parameters changed, as in `relay+lead=0+max_share=0.1`. Any method can take its rows from files of a codec that the store
 has: `relay@q6-q4`.
 """
 
@@ -37,7 +37,7 @@ class Method:
     """`parameters` in place of the profile's, or `changes` of them, or `pick` in place of any; at most one of these.
 
     An `l_end` of `parameters` beyond the model's layers stands for its last one. `n_batch`: tokens that llama.cpp computes at once.
-    `codec`: rows come from files of this form.
+    `codec`: rows come from files of this codec.
     """
 
     label: str
@@ -94,13 +94,13 @@ def parse_methods(text: str) -> list[Method]:
 
 
 def parse_method(name: str) -> Method:
-    """One method by its name; behind `@` the form of the files that its rows come from.
+    """One method by its name; behind `@` the codec of the files that its rows come from.
 
     Says what is wrong whatever the model; whether changed parameters fit one, `Method.profile` says.
     """
     of_memory, has_codec, codec = name.partition("@")
     if has_codec and codec not in CODECS:
-        raise UsageError(f"unknown form of stored rows in {name!r}; known: {', '.join(CODECS)}")
+        raise UsageError(f"unknown codec of stored rows in {name!r}; known: {', '.join(CODECS)}")
     method = _parse_plain(of_memory)
     if has_codec and method.policy.is_exact and CODECS[codec] is not PLAIN:
         raise UsageError(f"{method.label} takes over exact rows and no others, so none of {codec}; measure relay@{codec}")

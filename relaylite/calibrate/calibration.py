@@ -30,17 +30,20 @@ from relaylite.errors import Cancelled, UsageError
 from relaylite.reuse.policies import FULL, NAIVE, RELAY, Fidelity
 from relaylite.reuse.profile import Profile, RelayParameters
 
-N_BEST = 3  # layer ranges that are looked at closer
+N_BEST = 3  # layer ranges with which other amounts are tried
 N_CURVES = 4  # prompts that the curve is a mean of
 N_FEWEST = 2  # prompts that a stage measures, however long they take
 TOO_LITTLE = "the model writes too little to calibrate on; give longer tasks with --tasks"
-OnProgress = Callable[[float, str], None]
+OnProgress = Callable[[float, str], None]  # gets the share of the time that is over, in [0, 1], and what is measured now
 Pairs = dict[RelayParameters, list[tuple[Sample, Sample]]]  # of parameters: their sample and naive's on each prompt
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationOptions:
-    """`n_chains` in all; `seconds`: no prompt is begun after that, but two a stage are always measured."""
+    """`n_chains` in all. `seconds`: no prompt is begun after so many, but each stage measures N_FEWEST.
+
+    `max_tokens` of each answer. `n_follow`: tokens over which the loss is a mean.
+    """
 
     n_chains: int = 16
     seconds: float = 220.0
@@ -98,10 +101,7 @@ class Calibration:
         self._engine.cancel()
 
     def run(self, on_progress: OnProgress = lambda *_: None) -> Findings:
-        """Measure, and find the best parameters. Raises Cancelled, or UsageError if the tasks give nothing to measure.
-
-        `on_progress` gets the share of the time that is over, in [0, 1], and what is measured now.
-        """
+        """Measure, and find the best parameters. Raises Cancelled, or UsageError if the tasks give nothing to measure."""
         self._started = time.monotonic()
         n_layer, n_first = self._engine.info.n_layer, max(self._options.n_chains // 3, 2)
         similarity = self._similarity(on_progress)
@@ -128,16 +128,19 @@ class Calibration:
         raise UsageError(TOO_LITTLE)
 
     def _stage(
-        self, name: str, tried: Iterable[RelayParameters], tasks: Sequence[Task], span: tuple[float, float], on_progress: OnProgress
+        self, name: str, tried: Iterable[RelayParameters], tasks: Sequence[Task], part: tuple[float, float], on_progress: OnProgress
     ) -> Pairs:
-        """The `tried` parameters on chains of `tasks`; `span` is this stage's part of the time, as shares of all of it."""
+        """The `tried` parameters on chains of `tasks`; `part` of the time, as shares of it, is this stage's."""
         methods = {parameters: Method(str(parameters), RELAY, parameters) for parameters in tried}
         options = BenchOptions(self._chains, n_follow=self._options.n_follow, judges=False)
         base = [Method(FULL.label, FULL), Method(NAIVE.label, NAIVE)]
         self._bench = bench = Bench(self._engine, [*base, *methods.values()], options=options)
         self._check()
-        start, end = span
-        show = lambda done, what: on_progress(start + (end - start) * done, f"{name}, {what}")  # noqa: E731
+        start, end = part
+
+        def show(done: float, what: str) -> None:
+            on_progress(start + (end - start) * done, f"{name}, {what}")
+
         found: Pairs = {parameters: [] for parameters in methods}
         for samples in bench.run(tasks, len(tasks), show):
             by_label = {sample.method: sample for sample in samples}

@@ -1,4 +1,4 @@
-"""What `doctor` looks at without opening a model. Each check gives findings, and never raises."""
+"""`doctor`'s checks that open no model. Each gives findings, and never raises."""
 
 from __future__ import annotations
 

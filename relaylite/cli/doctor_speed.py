@@ -1,4 +1,4 @@
-"""`doctor`'s speed and relay check: a short chain of two, and what its second prompt costs when all of it is computed."""
+"""`doctor`'s check of speed: runs a chain of two agents, and compares the second one's prompt with a full prefill of it."""
 
 from __future__ import annotations
 

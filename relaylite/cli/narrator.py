@@ -13,7 +13,7 @@ _PHASES = {"render": "reads", "place": "takes over rows", "repair": "recomputes 
 
 
 class Narrator:
-    """Answers go to stdout under a heading each, everything else to stderr; a notice once. `shows_answers` False leaves the answers out."""
+    """Writes each answer to stdout under a heading, everything else to stderr, each notice once. Without `shows_answers`, no answers."""
 
     def __init__(self, output: Output, agents: Iterable[Agent], *, shows_answers: bool = True) -> None:
         self._output, self._agents = output, tuple(agents)

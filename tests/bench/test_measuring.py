@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from relaylite.bench import sample as samples_module
 from relaylite.bench.bench import Bench
 from relaylite.bench.chains import LEAST_JOINED, LEAST_PIECE, ChainOptions, Reading, Upstream, pieces
-from relaylite.bench.meter import Meter
+from relaylite.bench.measuring import Meter
 from relaylite.bench.methods import parse_methods
 from relaylite.bench.options import BenchOptions
 from relaylite.bench.readings import built_in

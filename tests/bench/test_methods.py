@@ -78,7 +78,7 @@ def test_any_method_can_read_files_of_any_form(name: str) -> None:
     method = parse_method(f"{name}@q6-q4")
     assert method.label == f"{name}@q6-q4" and method.codec is CODECS["q6-q4"]
     assert method.policy == parse_method(name).policy and parse_method(name).codec is None
-    with pytest.raises(UsageError, match="unknown form of stored rows in 'relay@zip'; known: plain, q8"):
+    with pytest.raises(UsageError, match="unknown codec of stored rows in 'relay@zip'; known: plain, q8"):
         parse_method("relay@zip")
 
 

@@ -11,7 +11,7 @@ from support.commands import Invoke, one_line
 from support.tiny_models import write_model
 
 from relaylite import paths
-from relaylite.bench.meter import Meter
+from relaylite.bench.measuring import Meter
 from relaylite.calibrate import grid
 from relaylite.gguf import fingerprint
 from relaylite.reuse.policies import FIDELITIES

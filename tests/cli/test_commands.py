@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -54,6 +56,15 @@ def test_every_command_has_examples_and_each_can_be_typed(invoke: Invoke) -> Non
                 named = main.get_command(click.Context(main), name)
                 assert named is not None, example
                 named.make_context(name, args)  # raises UsageError for an unknown option or command
+
+
+def test_a_command_module_begins_with_its_command_and_imports_no_other() -> None:
+    for name in COMMANDS:
+        tree = ast.parse(Path(importlib.import_module(f"relaylite.cli.commands.{name}").__file__ or "").read_text(encoding="utf-8"))
+        first = next(node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef))
+        assert first.name == "command", name
+        imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        assert not any(module.startswith("relaylite.cli.commands") for module in imported), name
 
 
 def test_help_puts_shared_options_under_headings(invoke: Invoke) -> None:

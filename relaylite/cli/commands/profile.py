@@ -88,7 +88,7 @@ def _show(findings: Findings, figure: Figure, output: Output) -> None:
     for fidelity, each in findings.best.items():
         figures = f"{each.cost:>14.2f}{each.kl_mean_share:>9.2f}{each.kl_first_share:>10.2f}{each.selected_share:>10.2f}"
         output.line(f"{fidelity:<10}{figures}  {json.dumps(asdict(each.parameters))}")
-    output.line(f"{findings.n_prompts} prompts, {len(findings.trials)} candidates, {findings.seconds:.0f} s")
+    output.line(f"{findings.n_prompts} prompts, {len(findings.trials)} sets of parameters, {findings.seconds:.0f} s")
 
 
 def _keep(profile: Profile, out: Path | None) -> Path:

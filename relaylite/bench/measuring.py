@@ -52,7 +52,7 @@ class Meter:
             return self._of_all(self._with_stores(reading, Path(folder)), number, group)
 
     def _with_stores(self, reading: Reading, folder: Path) -> dict[Codec | None, Reading]:
-        """The same reading with a store for each form of rows that methods ask for; under None with the rows in memory."""
+        """By the codec that methods ask for (None: rows in memory), the same reading with a store of that codec."""
         readings: dict[Codec | None, Reading] = {None: reading}
         for codec in {method.codec for method in self._methods if method.codec is not None}:
             store = Store(self._engine.layout, 0, folder=folder / codec.name, disk_bytes=UNLIMITED, codec=codec)
