@@ -30,14 +30,18 @@ EXAMPLES = (
     "relaylite bench --tasks gsm8k.jsonl --n 10",
     "relaylite bench --tasks gsm8k.jsonl --relayed 256,1024 --plots pictures --json",
 )
-POLICIES = "Policies to measure. Also epic:K, cacheblend:SHARE, random:SHARE, everything; relay@q6-q4 reads smaller rows."
+TASKS = "Tasks for the chains: GSM8K, HumanEval (JSON lines) or MMLU (CSV)."
+POLICIES = (
+    "Policies to measure. Also epic:K, cacheblend:SHARE, random:SHARE, everything. relay@q6-q4 reads smaller rows; "
+    "relay+max_share=0.1 changes a parameter of the model's profile."
+)
 RELAYED = "Measure at these lengths of relayed text, in tokens, instead of the chain's own answers."
 ANSWERS = "Have every policy write the last answer too, and count the right ones."
 EXECUTE = "Run programs that the model wrote, to judge them. There are limits of time and memory, but no sandbox."
 
 
 @click.command("bench", cls=Command, examples=EXAMPLES)
-@click.option("--tasks", "tasks_file", type=click.Path(path_type=Path), required=True, metavar="FILE", help="GSM8K, HumanEval or MMLU.")
+@click.option("--tasks", "tasks_file", type=click.Path(path_type=Path), required=True, metavar="FILE", help=TASKS)
 @click.option("--n", type=click.IntRange(1), default=30, show_default=True, metavar="N", help="How many chains.")
 @click.option("--policies", default=",".join(LABELS), show_default=True, metavar="P,P,…", help=POLICIES)
 @click.option("--relayed", metavar="N,N,…", help=RELAYED)
