@@ -1,4 +1,4 @@
-"""What `doctor` looks at without opening a model. Each check gives findings, and never raises."""
+"""`doctor`'s checks that open no model. Each gives findings, and never raises."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -120,9 +121,9 @@ def places() -> list[Finding]:
     return found
 
 
-def _readable(name: str, file: str, load: object) -> Finding:
+def _readable(name: str, file: str, load: Callable[[], object]) -> Finding:
     try:
-        load()  # type: ignore[operator]
+        load()
     except RelayliteError as error:
         return Finding(PROBLEM, name, str(error), "correct it")
     return Finding(OK, name, file if Path(file).exists() else f"{file} (not there, defaults hold)")

@@ -390,3 +390,8 @@ def _close_in(process: int, opened: list[Any]) -> None:
 def _close_all(opened: list[Any]) -> None:
     while opened:
         opened.pop().close()
+
+
+def start_llama_cpp() -> None:
+    """Start llama.cpp's backends, and send what it logs to Python's logging. `Engine.open` does that by itself."""
+    llama.start()
