@@ -22,7 +22,6 @@ fi
 # Without isolation the extension is compiled against the llama.cpp that was just built, and not against another one that pip would fetch for it.
 "$venv/bin/pip" install -q 'scikit-build-core>=0.11' 'cffi>=2.0' cmake ninja
 "$venv/bin/pip" install -q --no-build-isolation '.[test]'
-export PYTHONSAFEPATH=1
 
 # limit SECONDS COMMAND…: ends it then, where the system can.
 limit() {

@@ -1,21 +1,18 @@
 """How long Ctrl-C and SIGTERM take, in real `relaylite` processes: while a model loads, a prompt is read, rows are recomputed, an answer is
 written, a model is fetched. From the signal to the end of the process; exit code, kept answer and half-written files are checked too.
 
-    python benchmarks/cancel.py [--model MODEL] [--n 5] [--json] [--write]
+    python benchmarks/cancel.py [--model MODEL] [--threads N] [--n 5] [--keep]
 
-`--write` keeps the document in docs/results/cancel.json and fills in the table of docs/reliability.md. Linux.
+Prints one JSON document; `--keep` keeps it in benchmarks/measured/cancel.json. Linux.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import pty
 import random
-import re
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -27,14 +24,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from keeping import keep
+from opened import parser_of
 from support.hub_server import Hub, serve
 
 from relaylite.bench import machine
 from relaylite.gguf.catalog import resolve_model
 
-DOCS = Path(__file__).parent.parent / "docs"
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 LONG_TASK = "Say what follows in your own words. " + "The quick brown fox jumps over the lazy dog. " * 60
 
@@ -75,7 +73,7 @@ class Terminal:
     def __init__(self, arguments: tuple[str, ...], home: Path, environment: dict[str, str]) -> None:
         ours, theirs = pty.openpty()
         variables = {**os.environ, "RELAYLITE_HOME": str(home), "HF_HUB_CACHE": str(home / "hub"), **environment}
-        command = [sys.executable, "-P", "-m", "relaylite", *arguments]
+        command = [sys.executable, "-m", "relaylite", *arguments]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=theirs, env=variables)
         os.close(theirs)
         self.seen, self.out = "", b""
@@ -160,47 +158,18 @@ def hub(model: Path) -> Iterator[dict[str, str]]:
         stall.set()
 
 
-def markdown(document: dict[str, Any]) -> list[str]:
-    where = document["machine"]
-    return [
-        f"`{document['command']}` on {where['cpu']}, {where['cores']} cores that {document['load']:.0f} processes wanted (load average):",
-        "seconds from the signal, at a random moment of the phase, to the end of the process; and the processor time that it took until",
-        "then (the rest is waiting for a processor).",
-        "",
-        "| while | signal | exit code | median, s | longest, s | processor time, s | of |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-        *map(_line, document["rows"]),
-    ]
-
-
-def _line(row: dict[str, Any]) -> str:
-    median, longest, worked = statistics.median(row["seconds"]), max(row["seconds"]), statistics.median(row["cpu_seconds"])
-    cells = (row["phase"], row["signal"], row["exit_code"], f"{median:.2f}", f"{longest:.2f}", f"{worked:.2f}", len(row["seconds"]))
-    return "| " + " | ".join(map(str, cells)) + " |"
-
-
-def write(document: dict[str, Any]) -> None:
-    (DOCS / "results" / "cancel.json").write_text(json.dumps(document) + "\n", encoding="utf-8")
-    page = DOCS / "reliability.md"
-    table = "\n".join(["<!-- cancel -->", *markdown(document), "<!-- end -->"])
-    text = page.read_text(encoding="utf-8")
-    page.write_text(re.sub(r"<!-- cancel -->.*?<!-- end -->", lambda _: table, text, flags=re.DOTALL), encoding="utf-8")
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model")
+    parser = parser_of(__doc__)
     parser.add_argument("--n", type=int, default=5, help="of each phase and signal")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--keep", action="store_true")
     args = parser.parse_args()
     with hub(resolve_model(args.model)) as environment:
-        rows = list(measured(args.n, environment))
+        rows = list(measured(args.n, environment | ({"RELAYLITE_THREADS": str(args.threads)} if args.threads else {})))
     about = {"command": f"python benchmarks/cancel.py --n {args.n}", "load": round(os.getloadavg()[1], 1)}
     document = {**about, "machine": machine.machine(), "versions": machine.versions(), "rows": rows}
-    if args.write:
-        write(document)
-    print(json.dumps(document) if args.json else "\n".join(markdown(document)))
+    if args.keep:
+        keep("cancel", document)
+    print(json.dumps(document))
 
 
 if __name__ == "__main__":

@@ -8,24 +8,21 @@ printed are the median times of a token and their ratios, and the spread of the 
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from llama_cpp import llama_cpp as lc
+from opened import in_turn, opened, parser_of, plain_context, prefilled
 
 from relaylite.bench.statistics import spread
-from relaylite.engine import native
-from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine
 from relaylite.gguf.catalog import resolve_model
+from relaylite.metrics import Stopwatch
 from relaylite.prompt.builder import PromptBuilder
 from relaylite.prompt.messages import Message, Text
-from relaylite.reuse.planner import make_plan
-from relaylite.reuse.policies import FULL
 from relaylite.sampling import Sampling
-from relaylite.store import Store
 
 N_CTX = 2048
 TEXT = "Write a long story about a lighthouse keeper who counts the ships that pass, one by one, and writes down each of them."
@@ -36,13 +33,7 @@ class PlainLoop:
     """A bare loop of llama-cpp-python's functions with the same settings."""
 
     def __init__(self, path: Path, n_threads: int) -> None:
-        of_model, of_context = lc.llama_model_default_params(), lc.llama_context_default_params()
-        of_model.use_extra_bufts = native.extra_buffers_work()
-        of_context.n_ctx, of_context.n_batch, of_context.n_ubatch = N_CTX, 512, 512
-        of_context.n_threads = of_context.n_threads_batch = n_threads
-        of_context.flash_attn_type = lc.LLAMA_FLASH_ATTN_TYPE_ENABLED
-        self._model = lc.llama_model_load_from_file(str(path).encode(), of_model)
-        self._context = lc.llama_init_from_model(self._model, of_context)
+        self._model, self._context = plain_context(path, N_CTX, n_threads)
         self._vocab = lc.llama_model_get_vocab(self._model)
         self._sampler = lc.llama_sampler_init_greedy()
 
@@ -63,58 +54,54 @@ class PlainLoop:
 class Relaylite:
     """The same by `Engine.generate`."""
 
-    def __init__(self, path: Path, n_threads: int, *, captures: bool) -> None:
-        self.engine = Engine.open(path, EngineOptions(n_ctx=N_CTX, n_threads=n_threads))
-        if not captures:
-            self.engine.use(self.engine.profile, captures={})
+    def __init__(self, engine: Engine, *, captures: bool) -> None:
+        self._engine = engine
+        self._captures = None if captures else {}
 
     def answer(self, prompt: list[int]) -> Iterator[bytes]:
-        self.engine.prefill(make_plan(prompt, Store(self.engine.layout, 0), FULL), lambda _: None)
-        for delta in self.engine.generate(Sampling(max_tokens=-1)):
+        prefilled(self._engine, prompt, captures=self._captures)
+        for delta in self._engine.generate(Sampling(max_tokens=-1)):
             yield delta.text.encode()
 
 
-def token_seconds(ways: dict[str, PlainLoop | Relaylite], prompt: list[int], n_tokens: int) -> dict[str, list[float]]:
-    """Seconds of each token after the first, by way."""
+def token_ms(answer: Iterator[bytes]) -> float:
+    watch = Stopwatch()
+    if next(answer, None) is None:
+        raise SystemExit("the model stopped; give fewer --tokens")
+    return watch.ms()
+
+
+def times_of(ways: dict[str, PlainLoop | Relaylite], prompt: list[int], n_tokens: int) -> dict[str, list[float]]:
+    """Milliseconds of each token after the first, by way."""
     answers = {name: way.answer(prompt) for name, way in ways.items()}
     for answer in answers.values():
-        next(answer)
-    spent: dict[str, list[float]] = {name: [] for name in ways}
-    names = list(ways)
-    for number in range(n_tokens - 1):
-        for name in names[number % len(names) :] + names[: number % len(names)]:
-            started = time.perf_counter()
-            if next(answers[name], None) is None:
-                raise SystemExit(f"the model stopped after {number + 1} tokens; give fewer --tokens")
-            spent[name].append(time.perf_counter() - started)
-    return spent
+        token_ms(answer)
+    return in_turn({name: partial(token_ms, answer) for name, answer in answers.items()}, n_tokens - 1)
+
+
+def report(rounds: list[dict[str, list[float]]]) -> None:
+    print(f"{'':<22}{'ms/token':>9}{'speed against plain':>21}  quartiles over rounds")
+    base = spread([ms for times in rounds for ms in times[PLAIN]]).median
+    for name in rounds[0]:
+        median = spread([ms for times in rounds for ms in times[name]]).median
+        ratio = spread([spread(times[PLAIN]).median / spread(times[name]).median for times in rounds])
+        print(f"{name:<22}{median:>9.2f}{base / median:>21.3f}  {ratio.q1:.3f}–{ratio.q3:.3f}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model")
+    parser = parser_of(__doc__, threads=2)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-
-    path = resolve_model(options.model)
-    capturing = Relaylite(path, options.threads, captures=True)
-    builder = PromptBuilder(capturing.engine.template, capturing.engine.tokenizer)
-    prompt = builder.build([Message("user", (Text(TEXT),))]).tokens.tolist()
-    ways = {
-        PLAIN: PlainLoop(path, options.threads),
-        "relaylite": Relaylite(path, options.threads, captures=False),
-        "relaylite, capturing": capturing,
-    }
-    token_seconds(ways, prompt, 8)  # to warm up
-    rounds = [token_seconds(ways, prompt, options.tokens) for _ in range(options.rounds)]
-    print(f"{'':<22}{'ms/token':>9}{'speed against plain':>21}  quartiles over rounds")
-    base = spread([seconds for spent in rounds for seconds in spent[PLAIN]]).median
-    for name in ways:
-        median = spread([seconds for spent in rounds for seconds in spent[name]]).median
-        ratio = spread([spread(spent[PLAIN]).median / spread(spent[name]).median for spent in rounds])
-        print(f"{name:<22}{median * 1e3:>9.2f}{base / median:>21.3f}  {ratio.q1:.3f}–{ratio.q3:.3f}")
+    with opened(options.model, N_CTX, options.threads) as plain, opened(options.model, N_CTX, options.threads) as capturing:
+        prompt = PromptBuilder(plain.template, plain.tokenizer).build([Message("user", (Text(TEXT),))]).tokens.tolist()
+        ways = {
+            PLAIN: PlainLoop(resolve_model(options.model), options.threads),
+            "relaylite": Relaylite(plain, captures=False),
+            "relaylite, capturing": Relaylite(capturing, captures=True),
+        }
+        times_of(ways, prompt, 8)  # to warm up
+        report([times_of(ways, prompt, options.tokens) for _ in range(options.rounds)])
 
 
 if __name__ == "__main__":

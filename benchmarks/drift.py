@@ -10,25 +10,24 @@ is KL(full ‖ live), of the first token and in the mean over the greedy continu
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from opened import opened, parser_of, prefilled
 
 from relaylite import Agent, Relay
 from relaylite.bench.statistics import divergence
 from relaylite.chain.conversation import Round, messages_for
-from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine
 from relaylite.engine.native import F32
 from relaylite.events import Turn
-from relaylite.gguf.catalog import resolve_model
 from relaylite.metrics import TurnMetrics
 from relaylite.prompt.builder import PromptBuilder
 from relaylite.reuse.planner import make_plan
-from relaylite.reuse.policies import FULL, Policy, parse_policy
+from relaylite.reuse.policies import Policy, parse_policy
 from relaylite.reuse.rows import Tokens
 from relaylite.sampling import Sampling
 from relaylite.store import Store
@@ -77,9 +76,8 @@ class Kept:
 
     def place(self, tokens: Tokens) -> int:
         """Prefill the prompt from the rows kept; how many of its tokens are exact."""
-        plan = make_plan(tokens, self.store, self._policy)
-        self._engine.prefill(plan, lambda _: None)
-        return plan.n_exact
+        prefilled(self._engine, tokens, self.store, self._policy)
+        return make_plan(tokens, self.store, self._policy).n_exact
 
     def answer(self, agent: str, tokens: Tokens, said: tuple[int, ...] | None) -> tuple[int, ...]:
         """The answer to the prompt, greedy, or what was `said` decoded likewise; its rows are kept."""
@@ -97,8 +95,7 @@ class Kept:
 
 def reference(engine: Engine, tokens: Tokens) -> tuple[F32, list[int]]:
     """Logits behind the prompt computed whole and behind each token of its greedy continuation, and that continuation."""
-    engine.use(engine.profile)
-    engine.prefill(make_plan(tokens, Store(engine.layout, 0), FULL), lambda _: None)
+    prefilled(engine, tokens)
     logits, forced = [engine.logits().copy()], list[int]()
     for _ in range(N_FORCED):
         forced.append(int(logits[-1].argmax()))
@@ -117,14 +114,12 @@ def conversation(engine: Engine, keepings: list[Kept], tasks: list[str]) -> Iter
             if index == LAST:
                 expected, forced = reference(engine, tokens)
                 for kept, n in zip(keepings, n_settled, strict=True):
-                    engine.use(engine.profile)
                     n_exact = kept.place(tokens)
                     seen = np.concatenate([engine.logits().copy()[None], engine.follow(forced)])
                     kl = divergence(expected, seen)
                     yield Loss(number + 1, kept.is_settled, len(tokens), n_exact, n, float(kl[0]), float(kl.mean()))
             said = None
             for kept in keepings:
-                engine.use(engine.profile)
                 said = kept.answer(agent.name, tokens, said)
             assert said is not None
             text = b"".join(map(engine.tokenizer.piece, said)).decode(errors="replace")
@@ -133,35 +128,34 @@ def conversation(engine: Engine, keepings: list[Kept], tasks: list[str]) -> Iter
             kept.chain.rounds = [replace(round, turns=list(round.turns)) for round in rounds]
 
 
+def line(as_it_is: Loss, settled: Loss) -> str:
+    return (
+        f"{settled.message:7} {settled.prompt_tokens:7} {as_it_is.exact_tokens:6} {settled.settled_tokens:8}   {as_it_is.kl_first:.4f} "
+        f"{as_it_is.kl_mean:.5f}  {settled.exact_tokens:13}   {settled.kl_first:.4f} {settled.kl_mean:.5f}"
+    )
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model")
+    parser = parser_of(__doc__)
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--max-tokens", type=int, default=48)
     parser.add_argument("--policy", default="relay")
-    parser.add_argument("--threads", type=int)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
 
-    engine = Engine.open(resolve_model(options.model), EngineOptions(n_ctx=8192, n_threads=options.threads))
     policy = parse_policy(options.policy)
-    keepings = [Kept(engine, policy, options.max_tokens, is_settled=is_settled) for is_settled in (False, True)]
     losses: list[Loss] = []
-    print("message  prompt  exact  settled   KL first, mean      settled: exact  KL first, mean")
     tasks = [TASKS[number % len(TASKS)] for number in range(options.first, options.first + options.turns)]
-    for loss in conversation(engine, keepings, tasks):
-        losses.append(loss)
-        if loss.is_settled:
-            as_it_is = losses[-2]
-            print(
-                f"{loss.message:7} {loss.prompt_tokens:7} {as_it_is.exact_tokens:6} {loss.settled_tokens:8}   {as_it_is.kl_first:.4f} "
-                f"{as_it_is.kl_mean:.5f}  {loss.exact_tokens:13}   {loss.kl_first:.4f} {loss.kl_mean:.5f}",
-                flush=True,
-            )
+    print("message  prompt  exact  settled   KL first, mean      settled: exact  KL first, mean")
+    with opened(options.model, 8192, options.threads) as engine:
+        keepings = [Kept(engine, policy, options.max_tokens, is_settled=is_settled) for is_settled in (False, True)]
+        for loss in conversation(engine, keepings, tasks):
+            losses.append(loss)
+            if loss.is_settled:
+                print(line(losses[-2], loss), flush=True)
     if options.json is not None:
         options.json.write_text(json.dumps({"losses": [asdict(loss) for loss in losses]}, indent=1))
-    engine.close()
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ if [ "$name" = rpc ] && [[ " $* " != *" --rpc"* ]]; then
     address=127.0.0.1:$("$python" -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])')
     "$venv/bin/relaylite" worker --port "${address#*:}" >"$folder/worker.log" 2>&1 &
     worker=$!
-    until "$python" -c "from relaylite import rpc; rpc.ask('$address')" 2>/dev/null; do
+    until "$python" -c "from relaylite.machine import workers; workers.ask('$address')" 2>/dev/null; do
         kill -0 "$worker" 2>/dev/null || { cat "$folder/worker.log" >&2; exit 1; }
         sleep 0.2
     done

@@ -10,23 +10,22 @@ computed instead of what went by, for a machine that is not quiet.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from opened import in_turn, opened, parser_of, prefilled, random_tokens
 
 from relaylite.bench.statistics import spread
-from relaylite.engine.engine import Engine, EngineOptions
-from relaylite.gguf.catalog import resolve_model
+from relaylite.engine.engine import Engine
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL, NAIVE, RELAY, Policy
-from relaylite.reuse.rows import Tokens
 from relaylite.store import Store
 
 BEFORE, BEHIND = 64, 16  # new tokens around the relayed ones
@@ -52,17 +51,11 @@ class Stage:
 
     def __init__(self, engine: Engine, n: int, clock: Callable[[], float]) -> None:
         self._engine, self._clock = engine, clock
-        random = np.random.default_rng(0)
-
-        def tokens(count: int) -> Tokens:
-            return random.integers(20, engine.info.n_vocab - 20, count).astype(np.int32)
-
-        text = tokens(n)
-        self.prompt = np.concatenate([tokens(BEFORE), text, tokens(BEHIND)])
+        text, before, behind, others = np.split(random_tokens(engine, 2 * n + BEFORE + BEHIND), np.cumsum([n, BEFORE, BEHIND]))
+        self.prompt = np.concatenate([before, text, behind])
         self.store = Store(engine.layout, 1 << 40)
-        engine.use(engine.profile)
-        for other in [tokens(n // OTHERS) for _ in range(OTHERS)] + [text]:
-            engine.prefill(make_plan(other, self.store, FULL), lambda _: None)
+        for stored in [*np.array_split(others, OTHERS), text]:
+            prefilled(engine, stored)
             self.store.put(engine.harvest("writer"))
 
     def run(self, policy: Policy, times: Times) -> int:
@@ -92,39 +85,35 @@ def write_model(folder: Path, n_ctx: int) -> Path:
     return write(folder / "random.gguf", "llama", n_layer=4, metadata={"llama.context_length": n_ctx})
 
 
-def measure(path: Path, lengths: list[int], n_rounds: int, n_threads: int, clock: Callable[[], float]) -> None:
-    n_ctx = max(lengths) + BEFORE + BEHIND + 1
-    engine = Engine.open(path, EngineOptions(n_ctx=n_ctx, n_threads=n_threads))
+def measure(engine: Engine, lengths: list[int], n_rounds: int, clock: Callable[[], float]) -> None:
     print("| relayed | match ms (µs) | place ms (µs) | select ms (µs) | fill ms (µs) | naive ms | relay ms | full ms | naive × | relay × |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for n in lengths:
         stage = Stage(engine, n, clock)
         full, naive, relay = Times(), Times(), Times()
-        for _ in range(n_rounds):
-            stage.run(FULL, full)
-            n_naive, n_relay = stage.run(NAIVE, naive), stage.run(RELAY, relay)
-            assert n_naive == n_relay == n
+        ways = {"full": (FULL, full), "naive": (NAIVE, naive), "relay": (RELAY, relay)}
+        relayed = in_turn({name: partial(stage.run, policy, times) for name, (policy, times) in ways.items()}, n_rounds)
+        assert {*relayed["naive"], *relayed["relay"]} == {n}
         whole = full.median(*full.steps)
         cheap, repaired = naive.median(*naive.steps), relay.median(*relay.steps)
         per_step = (relay.median("match"), relay.median("place"), relay.median("repair"), relay.median("suffix"))
         cells = " | ".join(f"{ms:.1f} ({ms / n * 1e3:.1f})" for ms in per_step)
         ratios = f"{whole / cheap:.1f} | {whole / repaired:.1f}"
         print(f"| {n} | {cells} | {cheap:.0f} | {repaired:.0f} | {whole:.0f} | {ratios} |", flush=True)
-    engine.close()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model")
+    parser = parser_of(__doc__, threads=2)
+    parser.set_defaults(model="")
     parser.add_argument("--lengths", default="1024,4096,8192,16384,32768")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     options = parser.parse_args()
     lengths = [int(n) for n in options.lengths.split(",")]
     with tempfile.TemporaryDirectory() as name:
-        path = resolve_model(options.model) if options.model else write_model(Path(name), 2 * max(lengths))
-        measure(path, lengths, options.rounds, options.threads, CLOCKS[options.clock])
+        model = options.model or write_model(Path(name), 2 * max(lengths))
+        with opened(model, max(lengths) + BEFORE + BEHIND + 1, options.threads) as engine:
+            measure(engine, lengths, options.rounds, CLOCKS[options.clock])
 
 
 if __name__ == "__main__":

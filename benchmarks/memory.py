@@ -1,11 +1,12 @@
 """Resident memory over many chains in one process, and over many opened and closed models: both should be flat after a warm-up.
 
     python benchmarks/memory.py [--model MODEL] [--chains 300] [--opens 40] [--max-tokens 8] [--store-bytes 50000000] [--threads N]
+        [--json] [--keep]
 
 Every chain is a conversation of its own: three agents, each after the first relays the task's rows. The store is soon full, so that what
 still grows is lost.
-`--json` prints the document, `--write` keeps it in docs/results/memory.json beside its picture, and fills in the table of
-docs/reliability.md. "heap" is what malloc has given out and not got back (glibc).
+`--json` prints the document, `--keep` keeps it in benchmarks/measured/memory.json. "heap" is what malloc has given out and not got back
+(glibc).
 """
 
 from __future__ import annotations
@@ -14,20 +15,18 @@ import argparse
 import ctypes
 import gc
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
+from keeping import keep
+from opened import parser_of
+
 from relaylite import Relay
 from relaylite.bench import machine
-from relaylite.bench.figures import Figure, Series, svg
 from relaylite.machine.resources import resident_bytes
 
-DOCS = Path(__file__).parent.parent / "docs"
 WARM_UP = 20  # chains
-KINDS = ("resident", "heap")
-SHOWN = (1, 5, 10, 20, 40, 60, 100, 150, 200, 250, 300)
 
 
 class _MallInfo(ctypes.Structure):
@@ -70,7 +69,7 @@ class Curve:
     def document(self, warm_up: int, **more: Any) -> dict[str, Any]:
         curves = {"resident": self.resident_mb, "heap": self.heap_mb}
         growth = {name: round(curve[-1] - curve[warm_up - 1], 1) for name, curve in curves.items()}
-        return {**curves, "growth": growth, "files": [self.files[0], n_files()], **more}
+        return {**curves, "warm_up": warm_up, "growth": growth, "files": [self.files[0], n_files()], **more}
 
 
 def over_chains(args: argparse.Namespace) -> dict[str, Any]:
@@ -94,58 +93,26 @@ def over_opens(args: argparse.Namespace) -> dict[str, Any]:
     return curve.document(max(args.opens // 2, 1))
 
 
-def figure(document: dict[str, Any]) -> Figure:
-    chains = document["chains"]
-    series = tuple(Series(name, tuple(enumerate(chains[name], 1))) for name in KINDS)
-    return Figure("Memory over chains in one process", "chains", "MB", series)
-
-
-def markdown(document: dict[str, Any]) -> list[str]:
-    chains, opens, where = document["chains"], document["opens"], document["machine"]
-    n = len(chains["resident"])
-    shown = [number for number in SHOWN if number <= n]
-    return [
-        f"`{document['command']}` on {where['cpu']}, {where['cores']} cores: three agents a chain, {chains['max_tokens']} tokens each,",
-        f"{chains['relayed_tokens']:,} tokens relayed in all, a store of {chains['store_bytes'] / 1e6:.0f} MB.",
-        "",
-        "| chains | " + " | ".join(map(str, shown)) + " |",
-        "| --- |" + " --- |" * len(shown),
-        *(f"| {kind}, MB | " + " | ".join(f"{chains[kind][number - 1]:.0f}" for number in shown) + " |" for kind in KINDS),
-        "",
-        f"From chain {min(WARM_UP, n)} to {n}: resident {chains['growth']['resident']:+.1f} MB, heap {chains['growth']['heap']:+.1f} MB; "
-        f"open files {chains['files'][0]} before and {chains['files'][1]} after.",
-        f"{len(opens['resident'])} opens of the model: over the second half resident {opens['growth']['resident']:+.1f} MB, heap "
-        f"{opens['growth']['heap']:+.1f} MB; open files {opens['files'][0]} before and {opens['files'][1]} after.",
-        "",
-        "![Memory over chains](results/memory.svg)",
-    ]
-
-
-def write(document: dict[str, Any]) -> None:
-    (DOCS / "results" / "memory.json").write_text(json.dumps(document) + "\n", encoding="utf-8")
-    (DOCS / "results" / "memory.svg").write_text(svg(figure(document)), encoding="utf-8")
-    page = DOCS / "reliability.md"
-    table = "\n".join(["<!-- memory -->", *markdown(document), "<!-- end -->"])
-    text = page.read_text(encoding="utf-8")
-    page.write_text(re.sub(r"<!-- memory -->.*?<!-- end -->", lambda _: table, text, flags=re.DOTALL), encoding="utf-8")
+def grown(name: str, curve: dict[str, Any]) -> str:
+    growth, (before, after) = curve["growth"], curve["files"]
+    n, warm_up = len(curve["resident"]), curve["warm_up"]
+    return f"{name} {warm_up} to {n}: resident {growth['resident']:+.1f} MB, heap {growth['heap']:+.1f} MB, open files {before} to {after}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model")
+    parser = parser_of(__doc__)
     parser.add_argument("--chains", type=int, default=300)
     parser.add_argument("--opens", type=int, default=40)
     parser.add_argument("--max-tokens", type=int, default=8)
     parser.add_argument("--store-bytes", type=int, default=50_000_000)
-    parser.add_argument("--threads", type=int)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--keep", action="store_true")
     args = parser.parse_args()
     about = {"command": f"python benchmarks/memory.py --chains {args.chains} --opens {args.opens}", "machine": machine.machine()}
     document = {**about, "versions": machine.versions(), "chains": over_chains(args), "opens": over_opens(args)}
-    if args.write:
-        write(document)
-    print(json.dumps(document) if args.json else "\n".join(markdown(document)))
+    if args.keep:
+        keep("memory", document)
+    print(json.dumps(document) if args.json else "\n".join(grown(name, document[name]) for name in ("chains", "opens")))
 
 
 if __name__ == "__main__":

@@ -9,22 +9,20 @@ prompt's last token and the forced ones; top-1 is how often both would take the 
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
+from opened import opened, parser_of, prefilled
 
 from relaylite.bench.statistics import divergence
 from relaylite.chain.agents import BUILT_IN
-from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine
 from relaylite.engine.native import F32
-from relaylite.gguf.catalog import resolve_model
 from relaylite.prompt.builder import PromptBuilder
 from relaylite.prompt.messages import Answer, Message, Text
-from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL, NAIVE, RELAY, Policy
 from relaylite.sampling import Sampling
 from relaylite.store import Store
@@ -68,15 +66,14 @@ class Loss:
         self.top1.append(float((expected.argmax(axis=1) == logits.argmax(axis=1)).mean()))
 
 
-def opened(path: Path, kv_type: str, is_rotated: bool, n_threads: int) -> Engine:
+def opened_with(model: str, kv_type: str, is_rotated: bool, n_threads: int) -> AbstractContextManager[Engine]:
     """llama.cpp reads the variable when it makes a context."""
     os.environ["LLAMA_ATTN_ROT_DISABLE"] = "0" if is_rotated else "1"
-    return Engine.open(path, EngineOptions(n_ctx=2048, n_threads=n_threads, type_k=kv_type, type_v=kv_type))
+    return opened(model, 2048, n_threads, type_k=kv_type, type_v=kv_type)
 
 
 def logits_behind(engine: Engine, store: Store, tokens: list[int], policy: Policy, following: list[int]) -> F32:
-    engine.use(engine.profile)
-    engine.prefill(make_plan(tokens, store, policy), lambda _: None)
+    prefilled(engine, tokens, store, policy)
     first = engine.logits()
     return np.concatenate([first[None], engine.follow(following)])
 
@@ -86,7 +83,7 @@ def cases_of(engine: Engine, n_tasks: int, n_answer: int, n_follow: int) -> Iter
     prompts, empty = PromptBuilder(engine.template, engine.tokenizer), Store(engine.layout, 0)
 
     def written(tokens: list[int], n: int) -> list[int]:
-        engine.prefill(make_plan(tokens, empty, FULL), lambda _: None)
+        prefilled(engine, tokens)
         for _ in engine.generate(Sampling(max_tokens=n)):
             pass
         return list(engine.answer_tokens)
@@ -108,42 +105,36 @@ def measure(engine: Engine, cases: list[Case]) -> tuple[dict[str, Loss], float]:
     shares = []
     for case in cases:
         store = Store(engine.layout, 1 << 40)
-        engine.use(engine.profile)
-        engine.prefill(make_plan(case.asked, store, FULL), lambda _: None)
+        prefilled(engine, case.asked)
         for token in case.answer:
             engine.follow([token])
         store.put(engine.harvest(WRITER))
         for name, policy in POLICIES.items():
             losses[name].add(case.expected, logits_behind(engine, store, case.read, policy, case.following))
-        cells = engine.prefill(make_plan(case.read, store, RELAY), lambda _: None).cells
+        cells = prefilled(engine, case.read, store, RELAY).cells
         shares.append(cells.recomputed_tokens / len(case.answer))
     return losses, float(np.mean(shares))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model")
+    parser = parser_of(__doc__, threads=2)
     parser.add_argument("--tasks", type=int, default=len(TASKS))
     parser.add_argument("--answer", type=int, default=96)
     parser.add_argument("--follow", type=int, default=32)
-    parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
-    path = resolve_model(options.model)
-    engine = opened(path, "f16", True, options.threads)
-    cases = list(cases_of(engine, options.tasks, options.answer, options.follow))
-    engine.close()
+    with opened_with(options.model, "f16", True, options.threads) as engine:
+        cases = list(cases_of(engine, options.tasks, options.answer, options.follow))
     n = float(np.mean([len(case.answer) for case in cases]))
     print(f"{len(cases)} handovers of {n:.0f} tokens, {sum(len(case.following) + 1 for case in cases)} positions\n")
     print("| K and V | Hadamard rotation | policy | KL mean | KL first | top-1 | selected |\n| --- | --- | --- | --- | --- | --- | --- |")
     for kv_type, is_rotated in CACHES:
-        engine = opened(path, kv_type, is_rotated, options.threads)
-        losses, share = measure(engine, cases)
+        with opened_with(options.model, kv_type, is_rotated, options.threads) as engine:
+            losses, share = measure(engine, cases)
         for name, loss in losses.items():
             rotation = "–" if kv_type == "f16" else "on" if is_rotated else "off"
             selected = f"{share:.2f}" if name == "relay" else "–"
             numbers = f"{np.mean(loss.kl):.4f} | {np.mean(loss.kl_first):.4f} | {np.mean(loss.top1):.3f}"
             print(f"| {kv_type} | {rotation} | {name} | {numbers} | {selected} |", flush=True)
-        engine.close()
 
 
 if __name__ == "__main__":

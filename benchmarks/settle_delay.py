@@ -5,14 +5,14 @@ python benchmarks/settle_delay.py [--model MODEL] [--words 700] [--trials 12] [-
 
 from __future__ import annotations
 
-import argparse
 import random
 import threading
 import time
 
+from opened import parser_of
+
 from relaylite import Relay
 from relaylite.bench.statistics import spread
-from relaylite.gguf.catalog import resolve_model
 
 WORDS = ("apples", "pears", "boxes", "shops", "days", "train", "left", "gives", "more", "twice")
 
@@ -34,15 +34,13 @@ def delay_ms(relay: Relay, task: str, moment_s: float) -> float | None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model")
+    parser = parser_of(__doc__)
     parser.add_argument("--words", type=int, default=700, help="of the task")
     parser.add_argument("--trials", type=int, default=12)
-    parser.add_argument("--threads", type=int)
     options = parser.parse_args()
     chance = random.Random(1)
     delays = []
-    with Relay(str(resolve_model(options.model)), n_ctx=4096, n_threads=options.threads, store_bytes=2_000_000_000) as relay:
+    with Relay(options.model, n_ctx=4096, n_threads=options.threads, store_bytes=2_000_000_000) as relay:
         for number in range(options.trials):
             task = " ".join(chance.choice(WORDS) for _ in range(options.words)) + f" {number}. How many are left?"
             delays.append(delay_ms(relay, task, chance.uniform(0.05, 0.9)))

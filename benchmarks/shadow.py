@@ -10,22 +10,20 @@ What relaylite does about it: docs/decisions.md.
 
 from __future__ import annotations
 
-import argparse
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from llama_cpp import llama_cpp as lc
+from opened import in_turn, opened, parser_of, plain_context, prefilled, timed_ms
 
 from relaylite.bench.statistics import spread
-from relaylite.engine import native
-from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine
 from relaylite.gguf.catalog import resolve_model
 from relaylite.prompt.builder import PromptBuilder
 from relaylite.prompt.messages import Message, Text
-from relaylite.reuse.planner import make_plan
-from relaylite.reuse.policies import FULL, PREFIX, RELAY, Policy
+from relaylite.reuse.policies import FULL, PREFIX, RELAY
 from relaylite.sampling import Sampling
 from relaylite.store import Store
 
@@ -40,6 +38,7 @@ START = (
 END = "\n\nNow answer as the reviewer, following your instructions."
 MORE = (0, 1, 2, 3, 4, 8, 16, 32, 64)
 CHUNKS = (1, 8, 32)
+PLAIN = "prefix, by plain llama.cpp"
 WRITER, READER = 0, 1  # sequences
 
 
@@ -57,14 +56,7 @@ class TwoSequences:
     """A plain llama.cpp context with two sequences; `n[sequence]` tokens are in each."""
 
     def __init__(self, path: Path, n_threads: int) -> None:
-        of_model, of_context = lc.llama_model_default_params(), lc.llama_context_default_params()
-        of_model.use_extra_bufts = native.extra_buffers_work()
-        of_context.n_ctx, of_context.n_batch, of_context.n_ubatch = N_CTX, MAX_BATCH, MAX_BATCH
-        of_context.n_seq_max, of_context.kv_unified = 2, True
-        of_context.n_threads = of_context.n_threads_batch = n_threads
-        of_context.flash_attn_type = lc.LLAMA_FLASH_ATTN_TYPE_ENABLED
-        self._model = lc.llama_model_load_from_file(str(path).encode(), of_model)
-        self._context = lc.llama_init_from_model(self._model, of_context)
+        self._model, self._context = plain_context(path, N_CTX, n_threads, n_sequences=2)
         self._memory = lc.llama_get_memory(self._context)
         self._batch = lc.llama_batch_init(MAX_BATCH, 0, 1)
         self.n = [0, 0]
@@ -92,23 +84,16 @@ class TwoSequences:
             self.n[sequence] = n
 
 
-def timed(work: Callable[[], object]) -> float:
-    """Milliseconds."""
-    started = time.perf_counter()
-    work()
-    return (time.perf_counter() - started) * 1e3
-
-
 def handover_of(engine: Engine, store: Store, n_tokens: int) -> Handover:
     """A real answer, its rows in the store as writing left them."""
     start, end = (engine.tokenizer.tokenize(text, parse_special=False) for text in (START, END))
     prompt = PromptBuilder(engine.template, engine.tokenizer).build([Message("user", (Text(TASK),))]).tokens
-    engine.prefill(make_plan(prompt, store, FULL), lambda _: None)
+    prefilled(engine, prompt)
     for _ in engine.generate(Sampling(max_tokens=n_tokens + 1)):
         pass
     store.put(engine.harvest("writer"))
     answer = list(engine.answer_tokens)[:n_tokens]
-    engine.prefill(make_plan(start, store, FULL), lambda _: None)
+    prefilled(engine, start)
     store.put(engine.harvest(""))
     return Handover(list(prompt), answer, start, end)
 
@@ -120,13 +105,15 @@ def step_costs(two: TwoSequences, handover: Handover, n_rounds: int) -> dict[int
     two.prefill(READER, handover.start + handover.answer[:middle])
     two.prefill(WRITER, handover.prompt + handover.answer[:middle])
     writer, reader = two.n
-    found: dict[int, list[float]] = {n: [] for n in MORE}
-    for _ in range(n_rounds * 4):
-        for n, times in found.items():
-            runs = [(WRITER, handover.answer[middle : middle + 1])] + ([(READER, (handover.answer * 2)[middle : middle + n])] if n else [])
-            times.append(timed(lambda runs=runs: two.decode(*runs)))  # type: ignore[misc]
-            two.cut(writer, reader)
-    return found
+
+    def step_ms(n: int) -> float:
+        more = [(READER, (handover.answer * 2)[middle : middle + n])] if n else []
+        ms = timed_ms(lambda: two.decode((WRITER, handover.answer[middle : middle + 1]), *more))
+        two.cut(writer, reader)
+        return ms
+
+    found = in_turn({str(n): partial(step_ms, n) for n in MORE}, n_rounds * 4)
+    return {n: found[str(n)] for n in MORE}
 
 
 def shadowed(two: TwoSequences, handover: Handover, chunk: int) -> tuple[float, float]:
@@ -145,54 +132,53 @@ def shadowed(two: TwoSequences, handover: Handover, chunk: int) -> tuple[float, 
             else:
                 two.decode((WRITER, [token]))
 
-    decode_ms = timed(write)
-    return decode_ms, timed(lambda: two.prefill(READER, answer[n_done:] + handover.end))
+    decode_ms = timed_ms(write)
+    return decode_ms, timed_ms(lambda: two.prefill(READER, answer[n_done:] + handover.end))
 
 
-def read(engine: Engine, store: Store, handover: Handover, policy: Policy) -> float:
-    """Milliseconds of the reader's way to its first token by relaylite."""
-    engine.use(engine.profile)
+def handovers(engine: Engine, store: Store, two: TwoSequences, handover: Handover, n_rounds: int) -> dict[str, list[tuple[float, float]]]:
+    """By way: milliseconds of writing the answer, and of the reader's way to its first token. relaylite writes as plain llama.cpp does."""
     tokens = handover.start + handover.answer + handover.end
-    return timed(lambda: engine.prefill(make_plan(tokens, store, policy), lambda _: None))
+    ways: dict[str, Callable[[], tuple[float, float]]] = {PLAIN: lambda: shadowed(two, handover, 0)}
+    ways |= {f"shadow, chunks of {chunk}": partial(shadowed, two, handover, chunk) for chunk in CHUNKS}
+    for name, policy in (("full", FULL), ("prefix", PREFIX), ("relay", RELAY)):
+        ways[name] = lambda policy=policy: (0.0, timed_ms(lambda: prefilled(engine, tokens, store, policy)))  # type: ignore[misc]
+    rounds = in_turn(ways, n_rounds)
+    for name in ("full", "prefix", "relay"):
+        rounds[name] = [(plain[0], own[1]) for plain, own in zip(rounds[PLAIN], rounds[name], strict=True)]
+    return rounds
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model")
-    parser.add_argument("--tokens", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
-    options = parser.parse_args()
-    path = resolve_model(options.model)
-    engine = Engine.open(path, EngineOptions(n_ctx=N_CTX, n_threads=options.threads))
-    store = Store(engine.layout, 1 << 34)
-    handover = handover_of(engine, store, options.tokens)
-    two = TwoSequences(path, options.threads)
-
-    costs = step_costs(two, handover, options.rounds)
-    print(f"{options.threads} threads; a decode step takes {spread(costs[0]).median:.1f} ms; with tokens of the reader in its batch:\n")
+def report_steps(costs: dict[int, list[float]]) -> None:
+    print(f"a decode step takes {spread(costs[0]).median:.1f} ms; with tokens of the reader in its batch:\n")
     print("| tokens more | step × | ms a token more |\n| --- | --- | --- |")
     for n in MORE[1:]:
         ratio = spread([a / b for a, b in zip(costs[n], costs[0], strict=True)]).median
         print(f"| {n} | {ratio:.2f} | {(spread(costs[n]).median - spread(costs[0]).median) / n:.2f} |")
 
-    rounds: dict[str, list[tuple[float, float]]] = {}
-    for _ in range(options.rounds):
-        plain = shadowed(two, handover, 0)
-        rounds.setdefault("prefix, by plain llama.cpp", []).append(plain)
-        for chunk in CHUNKS:
-            rounds.setdefault(f"shadow, chunks of {chunk}", []).append(shadowed(two, handover, chunk))
-        for name, policy in (("full", FULL), ("prefix", PREFIX), ("relay", RELAY)):
-            rounds.setdefault(name, []).append((plain[0], read(engine, store, handover, policy)))
-    base = rounds["prefix"]
-    print(f"\n{len(handover.answer)} tokens of answer, {len(handover.start)} before and {len(handover.end)} behind it:\n")
+
+def report_handovers(rounds: dict[str, list[tuple[float, float]]]) -> None:
     print("| way | writing ms | writing × | TTFT ms | both ms | both × of prefix |\n| --- | --- | --- | --- | --- | --- |")
+    base = rounds["prefix"]
     for name, times in rounds.items():
         write_ms, ttft_ms = (spread([one[i] for one in times]).median for i in (0, 1))
         slower = spread([one[0] / other[0] for one, other in zip(times, base, strict=True)]).median
         both = spread([sum(one) / sum(other) for one, other in zip(times, base, strict=True)]).median
         print(f"| {name} | {write_ms:.0f} | {slower:.2f} | {ttft_ms:.0f} | {write_ms + ttft_ms:.0f} | {both:.2f} |")
-    engine.close()
+
+
+def main() -> None:
+    parser = parser_of(__doc__, threads=2)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    with opened(options.model, N_CTX, options.threads) as engine:
+        store = Store(engine.layout, 1 << 34)
+        handover = handover_of(engine, store, options.tokens)
+        two = TwoSequences(resolve_model(options.model), options.threads)
+        report_steps(step_costs(two, handover, options.rounds))
+        print(f"\n{len(handover.answer)} tokens of answer, {len(handover.start)} before and {len(handover.end)} behind it:\n")
+        report_handovers(handovers(engine, store, two, handover, options.rounds))
 
 
 if __name__ == "__main__":

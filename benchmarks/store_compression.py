@@ -8,18 +8,17 @@ behind them. Prints perplexity against rows as they are.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from opened import opened, parser_of, prefilled
 
-from relaylite.engine.engine import Engine, EngineOptions
-from relaylite.gguf.catalog import resolve_model
+from relaylite.engine.engine import Engine
+from relaylite.metrics import Stopwatch
 from relaylite.reuse.plan import Kind, Match, Plan, Segment
-from relaylite.reuse.policies import FULL, PREFIX
+from relaylite.reuse.policies import PREFIX
 from relaylite.reuse.rows import Rows
 from relaylite.store.codec import Codec
 from relaylite.store.quantize import CODECS
@@ -29,20 +28,19 @@ from relaylite.store.quantize import CODECS
 class Cost:
     n_bytes: int = 0
     surprise: float = 0.0  # nats, summed over tokens
-    encode_s: float = 0.0
-    decode_s: float = 0.0
+    encode_ms: float = 0.0
+    decode_ms: float = 0.0
 
 
 def stored(rows: Rows, codec: Codec, cost: Cost) -> Rows:
     """`rows` as they come back from a file in this form."""
     layers, encoded = range(rows.layout.n_layer), []
-    start = time.perf_counter()
+    watch = Stopwatch()
     for form, of in ((codec.k, rows.k), (codec.v, rows.v)):
         encoded += [(form, form.encode(of(il)), of(il).shape[1]) for il in layers]
-    middle = time.perf_counter()
+    cost.encode_ms += watch.lap_ms()
     data = np.concatenate([form.decode(small, width).ravel() for form, small, width in encoded])
-    cost.encode_s += middle - start
-    cost.decode_s += time.perf_counter() - middle
+    cost.decode_ms += watch.lap_ms()
     cost.n_bytes += sum(small.nbytes for _, small, _ in encoded)
     return Rows(rows.tokens, 0, len(rows), data, rows.layout)
 
@@ -60,37 +58,39 @@ def surprise(engine: Engine, rows: Rows, tokens: np.ndarray) -> float:
     return float((np.log(np.exp(logits).sum(axis=1)) - wanted).sum())
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("text", type=Path)
-    parser.add_argument("--model", default="default")
-    parser.add_argument("--chunks", type=int, default=8)
-    parser.add_argument("--context", type=int, default=384)
-    parser.add_argument("--follow", type=int, default=256)
-    parser.add_argument("--threads", type=int)
-    options = parser.parse_args()
-
-    size = options.context + options.follow
-    engine = Engine.open(resolve_model(options.model), EngineOptions(n_ctx=size + 64, n_threads=options.threads))
-    tokens = np.array(engine.tokenizer.tokenize(options.text.read_text(encoding="utf-8"), parse_special=False), np.int32)
+def costs_of(engine: Engine, chunks: np.ndarray, n_context: int) -> dict[str, Cost]:
+    """By form, summed over the chunks."""
     costs = {name: Cost() for name in CODECS}
-    n_chunks = min(options.chunks, len(tokens) // size)
-    for chunk in tokens[: n_chunks * size].reshape(n_chunks, size):
-        context = chunk[: options.context]
-        engine.prefill(Plan(context, (Segment(0, len(context), Kind.NEW),), FULL), lambda phase: None)
+    for chunk in chunks:
+        prefilled(engine, chunk[:n_context])
         rows = engine.harvest("")
         for name, codec in CODECS.items():
             costs[name].surprise += surprise(engine, stored(rows, codec, costs[name]), chunk)
             print(f"\r{name:6}", end="", file=sys.stderr, flush=True)
-    n_scored = n_chunks * (options.follow - 1)
-    plain = costs["plain"]
-    print(f"\r{engine.info.name}: {n_chunks} chunks, {n_scored} tokens scored, perplexity {np.exp(plain.surprise / n_scored):.3f}")
+    return costs
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("text", type=Path)
+    parser.add_argument("--chunks", type=int, default=8)
+    parser.add_argument("--context", type=int, default=384)
+    parser.add_argument("--follow", type=int, default=256)
+    options = parser.parse_args()
+    size = options.context + options.follow
+    with opened(options.model, size + 64, options.threads) as engine:
+        tokens = np.array(engine.tokenizer.tokenize(options.text.read_text(encoding="utf-8"), parse_special=False), np.int32)
+        n_chunks = min(options.chunks, len(tokens) // size)
+        costs = costs_of(engine, tokens[: n_chunks * size].reshape(n_chunks, size), options.context)
+        name = engine.info.name
+    n_scored, plain = n_chunks * (options.follow - 1), costs["plain"]
+    print(f"\r{name}: {n_chunks} chunks, {n_scored} tokens scored, perplexity {np.exp(plain.surprise / n_scored):.3f}")
     print("form    smaller  perplexity  write ms/1k  read ms/1k")
-    for name, cost in costs.items():
+    per_1k = 1e3 / (n_chunks * options.context)
+    for form, cost in costs.items():
         worse = np.exp((cost.surprise - plain.surprise) / n_scored) - 1
-        per_1k = 1e6 / (n_chunks * options.context)
-        print(f"{name:7} {plain.n_bytes / cost.n_bytes:6.2f}x {worse:+10.2%} {cost.encode_s * per_1k:12.0f} {cost.decode_s * per_1k:11.0f}")
-    engine.close()
+        times = f"{cost.encode_ms * per_1k:12.0f} {cost.decode_ms * per_1k:11.0f}"
+        print(f"{form:7} {plain.n_bytes / cost.n_bytes:6.2f}x {worse:+10.2%} {times}")
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ longest prompts: with prefix reuse only, and with spans as well. The same seed g
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
+from opened import plain_parser_of
 
 from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.store import Store
@@ -95,7 +95,7 @@ def seconds_saved(steps: list[Step], budget_bytes: int, foresight: Foresight, *,
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = plain_parser_of(__doc__)
     parser.add_argument("--conversations", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()

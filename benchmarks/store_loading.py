@@ -16,17 +16,19 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from opened import in_turn, opened, parser_of, prefilled, random_tokens
 
-from relaylite.engine.engine import Engine, EngineOptions
-from relaylite.gguf.catalog import resolve_model
+from relaylite.bench.statistics import spread
+from relaylite.engine.engine import Engine
+from relaylite.metrics import Stopwatch
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.planner import make_plan
-from relaylite.reuse.policies import FULL, RELAY, Policy
+from relaylite.reuse.policies import FULL, RELAY
 from relaylite.reuse.rows import Rows, Tokens
 from relaylite.store import Store
 from relaylite.store.quantize import CODECS
@@ -36,36 +38,14 @@ STATES = ("warm first", "warm beside", "cold first", "cold beside", "ahead")
 PLENTY = 1 << 40
 
 
-@dataclass
+@dataclass(frozen=True)
 class Times:
-    plan_ms: list[float] = field(default_factory=list)
-    place_ms: list[float] = field(default_factory=list)
-    sweep_ms: list[float] = field(default_factory=list)
-    total_ms: list[float] = field(default_factory=list)
+    """Milliseconds of one turn."""
 
-    def line(self, name: str, reference_ms: list[float]) -> str:
-        plan, place, sweep, total = (float(np.median(ms)) for ms in (self.plan_ms, self.place_ms, self.sweep_ms, self.total_ms))
-        low, middle, high = np.quantile(np.divide(self.total_ms, reference_ms), [0.25, 0.5, 0.75])
-        return f"{name:18} {plan:8.1f} {place:8.1f} {sweep:8.1f} {total:8.1f}  {middle:6.3f} ({low:.3f} to {high:.3f})"
-
-
-def measure(engine: Engine, store: Store, prompt: Tokens, policy: Policy, times: Times, *, is_whole_first: bool) -> None:
-    """One prefill of `prompt` on an empty sequence."""
-    engine.use(engine.profile)
-    started = time.perf_counter()
-    plan = make_plan(prompt, store, policy)
-    for segment in plan.segments:
-        if is_whole_first and segment.match is not None:
-            segment.match.rows.bring()
-    planned = time.perf_counter()
-    prefill = engine.prefill(plan, lambda _: None)
-    ended = time.perf_counter()
-    if policy is not FULL and plan.count(Kind.SPAN) < len(prompt) - BEFORE - AFTER:
-        raise SystemExit("the text was not found in the store")
-    times.plan_ms.append((planned - started) * 1e3)
-    times.place_ms.append(prefill.place_ms)
-    times.sweep_ms.append(prefill.repair_ms + prefill.suffix_ms)
-    times.total_ms.append((ended - started) * 1e3)
+    plan: float
+    place: float
+    sweep: float
+    total: float
 
 
 def drop_pages(folder: Path) -> None:
@@ -76,56 +56,79 @@ def drop_pages(folder: Path) -> None:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+class Way:
+    """Where the rows of the text come from, and by which policy the prompt is prefilled."""
+
+    def __init__(self, engine: Engine, name: str, memory: Store, folder: Path) -> None:
+        self._engine, self._memory = engine, memory
+        form, _, self._state = name.partition(" ")
+        self._folder = folder / form
+        self._policy = FULL if name == "full" else RELAY
+
+    def _store(self, text: Tokens) -> Store:
+        if not self._state:
+            return self._memory
+        store = Store(self._engine.layout, PLENTY, folder=self._folder)
+        if self._state.startswith("cold"):
+            drop_pages(self._folder)
+        if self._state == "ahead":
+            store.prefetch(text)
+        return store
+
+    def times(self, text: Tokens, prompt: Tokens) -> Times:
+        """One prefill of `prompt` into an empty sequence."""
+        store = self._store(text)
+        self._engine.use(self._engine.profile)
+        watch = Stopwatch()
+        plan = make_plan(prompt, store, self._policy)
+        for segment in plan.segments:
+            if self._state.endswith("first") and segment.match is not None:
+                segment.match.rows.bring()
+        plan_ms = watch.ms()
+        prefill = self._engine.prefill(plan, lambda _: None)
+        if self._policy is not FULL and plan.count(Kind.SPAN) < len(text):
+            raise SystemExit("the text was not found in the store")
+        return Times(plan_ms, prefill.place_ms, prefill.repair_ms + prefill.suffix_ms, watch.ms())
+
+
 def report(engine: Engine, rows: Rows, prompt: Tokens, options: argparse.Namespace, folder: Path) -> None:
-    layout, forms = engine.layout, options.forms.split(",")
-    memory = Store(layout, PLENTY)
+    forms = options.forms.split(",")
+    memory = Store(engine.layout, PLENTY)
     memory.put(rows)
     for form in forms:
-        store = Store(layout, PLENTY, folder=folder / form, codec=CODECS[form])
+        store = Store(engine.layout, PLENTY, folder=folder / form, codec=CODECS[form])
         store.put(rows)
         store.close()
-    times: dict[str, Times] = {"full": Times()} if options.full else {}
-    times["memory"] = Times()
-    times |= {f"{form} {state}": Times() for form in forms for state in options.states.split(",")}
-    for number in range(options.rounds):
-        names = list(times)
-        for name in [*names[number % len(names) :], *names[: number % len(names)]]:  # so that no way always comes behind the same one
-            form, _, state = name.partition(" ")
-            store = memory if not state else Store(layout, PLENTY, folder=folder / form)
-            if state.startswith("cold"):
-                drop_pages(folder / form)
-            if state == "ahead":
-                store.prefetch(rows.tokens)
-            policy = FULL if name == "full" else RELAY
-            measure(engine, store, prompt, policy, times[name], is_whole_first=state.endswith("first"))
+    names = ["full"] * options.full + ["memory", *(f"{form} {state}" for form in forms for state in options.states.split(","))]
+    times = in_turn({name: partial(Way(engine, name, memory, folder).times, rows.tokens, prompt) for name in names}, options.rounds)
     print(f"{len(rows)} tokens, {rows.n_bytes / 1e6:.0f} MB, medians of {options.rounds}")
     print("rows from           plan ms  place ms sweep ms total ms  × memory (quartiles)")
     for name, own in times.items():
-        print(own.line(name, times["memory"].total_ms))
+        print(line(name, own, times["memory"]))
+
+
+def line(name: str, own: list[Times], memory: list[Times]) -> str:
+    medians = (spread([getattr(times, part) for times in own]).median for part in ("plan", "place", "sweep", "total"))
+    ratio = spread([times.total / reference.total for times, reference in zip(own, memory, strict=True)])
+    return f"{name:18} {' '.join(f'{ms:8.1f}' for ms in medians)}  {ratio.median:6.3f} ({ratio.q1:.3f} to {ratio.q3:.3f})"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model")
+    parser = parser_of(__doc__, threads=2)
     parser.add_argument("--tokens", default="1000,2000")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--forms", default=",".join(CODECS))
     parser.add_argument("--states", default=",".join(STATES))
     parser.add_argument("--full", action="store_true", help="a full prefill, too")
     options = parser.parse_args()
-
     lengths = [int(n) for n in options.tokens.split(",")]
-    engine = Engine.open(resolve_model(options.model), EngineOptions(n_ctx=max(lengths) + 1024, n_threads=options.threads))
-    for n in lengths:
-        random = np.random.default_rng(0).integers(100, engine.info.n_vocab - 100, n + BEFORE + AFTER).astype(np.int32)
-        text, before, after = np.split(random, [n, n + BEFORE])
-        engine.use(engine.profile)
-        engine.prefill(make_plan(text, Store(engine.layout, 0), FULL), lambda _: None)
-        rows = engine.harvest("writer")
-        with tempfile.TemporaryDirectory() as folder:
-            report(engine, rows, np.concatenate([before, text, after]), options, Path(folder))
-    engine.close()
+    with opened(options.model, max(lengths) + 1024, options.threads) as engine:
+        for n in lengths:
+            text, before, after = np.split(random_tokens(engine, n + BEFORE + AFTER), [n, n + BEFORE])
+            prefilled(engine, text)
+            rows = engine.harvest("writer")
+            with tempfile.TemporaryDirectory() as folder:
+                report(engine, rows, np.concatenate([before, text, after]), options, Path(folder))
 
 
 if __name__ == "__main__":

@@ -8,13 +8,10 @@ matching (the index) and of the whole call (index, choice, rows): best, median a
 
 from __future__ import annotations
 
-import argparse
-import statistics
-import time
-from collections.abc import Callable
-
 import numpy as np
+from opened import plain_parser_of, timed_ms
 
+from relaylite.bench.statistics import spread
 from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.store import Store
 from relaylite.store.runs import RunIndex, window_for
@@ -37,17 +34,8 @@ def prompt_of(rng: np.random.Generator, texts: list[np.ndarray], n: int) -> np.n
     return np.concatenate(pieces)[:n]
 
 
-def timed(call: Callable[[], object], repeat: int) -> list[float]:
-    spent = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        call()
-        spent.append(1e3 * (time.perf_counter() - start))
-    return spent
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = plain_parser_of(__doc__)
     parser.add_argument("--stored", type=int, default=1_000_000)
     parser.add_argument("--prompt", type=int, default=8_000)
     parser.add_argument("--repeat", type=int, default=20)
@@ -64,18 +52,16 @@ def main() -> None:
     for key, tokens in enumerate(texts):
         index.add(key, tokens)
         rows = Rows(tokens, 0, len(tokens), np.zeros(len(tokens) * LAYOUT.token_bytes, np.uint8), LAYOUT)
-        start = time.perf_counter()
-        store.put(rows)
-        spent.append(1e3 * (time.perf_counter() - start))
+        spent.append(timed_ms(lambda rows=rows: store.put(rows)))  # type: ignore[misc]
     found = store.spans(prompt, 0, MIN_LENGTH)
     print(f"{sum(map(len, texts)):,} stored tokens in {len(texts):,} texts, a prompt of {len(prompt):,} tokens")
     print(f"found: {len(found)} spans, {sum(match.n for match in found):,} tokens")
     for name, times in {
-        "match ": timed(lambda: index.find(prompt, MIN_LENGTH), options.repeat),
-        "spans ": timed(lambda: store.spans(prompt, 0, MIN_LENGTH), options.repeat),
+        "match ": [timed_ms(lambda: index.find(prompt, MIN_LENGTH)) for _ in range(options.repeat)],
+        "spans ": [timed_ms(lambda: store.spans(prompt, 0, MIN_LENGTH)) for _ in range(options.repeat)],
         "put   ": spent,
     }.items():
-        print(f"{name} {min(times):7.2f} ms best, {statistics.median(times):7.2f} ms median, {max(times):7.2f} ms worst")
+        print(f"{name} {min(times):7.2f} ms best, {spread(times).median:7.2f} ms median, {max(times):7.2f} ms worst")
 
 
 if __name__ == "__main__":

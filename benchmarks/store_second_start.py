@@ -9,7 +9,6 @@ model that is loaded until the first character of the answer arrives.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import re
@@ -17,10 +16,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
-from statistics import median
 
+from opened import in_turn, parser_of
+
+from relaylite.bench.statistics import spread
+from relaylite.metrics import Stopwatch
 from relaylite.paths import HOME_VARIABLE
 
 WORDS = ("river", "stone", "lamp", "green", "letter", "cloud", "seven", "bread", "window", "paper", "music", "winter", "garden", "market")
@@ -43,12 +45,12 @@ class Chat:
                 raise SystemExit(f"{' '.join(command)} ended")
 
     def first_character_s(self, message: str) -> float:
-        started = time.perf_counter()
+        watch = Stopwatch()
         self._send(message)
         assert self._process.stdout is not None
         self._process.stdout.readline()  # the heading
         self._process.stdout.read(1)
-        return time.perf_counter() - started
+        return watch.ms() / 1e3
 
     def end(self) -> tuple[int, int]:
         """Prompt tokens of the answer, and how many of them were taken over from the history."""
@@ -64,33 +66,34 @@ class Chat:
         self._process.stdin.flush()
 
 
+def goes_on_s(home: Path, arguments: list[str], name: str) -> float:
+    """Seconds to the first character in a new process, on a copy of what the first one left."""
+    with tempfile.TemporaryDirectory() as folder:
+        again = shutil.copytree(home, Path(folder) / "home")
+        chat = Chat(again, arguments)
+        seconds = chat.first_character_s("Which word came last?")
+        n_prompt, n_prefix = chat.end()
+    print(f"{name}: {seconds:.2f} s, {n_prefix} of {n_prompt} prompt tokens taken over", flush=True)
+    return seconds
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model")
+    parser = parser_of(__doc__)
     parser.add_argument("--tokens", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int)
     options = parser.parse_args()
-
-    given = [("--model", options.model), ("--threads", options.threads), ("--max-tokens", 8)]
-    arguments = [text for name, value in given if value is not None for text in (name, str(value))]
+    arguments = ["--model", options.model, "--max-tokens", "8", *(["--threads", str(options.threads)] if options.threads else [])]
     words = random.Random(0).choices(WORDS, k=int(options.tokens / TOKENS_A_WORD))
     with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder) / "first"
+        home = Path(folder)
         first = Chat(home, arguments)
         first.first_character_s(f"Remember these words: {' '.join(words)}.")
         first.end()
-        times: dict[str, list[float]] = {"disk": [], "full": []}
-        for number in range(options.rounds):
-            for name, policy in (("disk", []), ("full", ["--policy", "full"])):
-                again = Path(folder) / f"{name}-{number}"
-                shutil.copytree(home, again)
-                chat = Chat(again, arguments + policy)
-                times[name].append(chat.first_character_s("Which word came last?"))
-                n_prompt, n_prefix = chat.end()
-                print(f"{name}: {times[name][-1]:.2f} s, {n_prefix} of {n_prompt} prompt tokens taken over", flush=True)
-    ratios = [full / disk for full, disk in zip(times["full"], times["disk"], strict=True)]
-    print(f"{median(times['disk']):.2f} s against {median(times['full']):.2f} s: {median(ratios):.1f}× sooner (median of {len(ratios)})")
+        ways = {"disk": arguments, "full": [*arguments, "--policy", "full"]}
+        times = in_turn({name: partial(goes_on_s, home, given, name) for name, given in ways.items()}, options.rounds)
+    disk, full = (spread(times[name]).median for name in ways)
+    ratio = spread([slow / fast for slow, fast in zip(times["full"], times["disk"], strict=True)]).median
+    print(f"{disk:.2f} s against {full:.2f} s: {ratio:.1f}× sooner (median of {options.rounds})")
 
 
 if __name__ == "__main__":

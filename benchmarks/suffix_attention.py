@@ -18,14 +18,14 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from opened import opened, parser_of, prefilled
 
 from relaylite.bench.chains import ChainOptions, Upstream
 from relaylite.bench.statistics import divergence
 from relaylite.bench.tasks import read_tasks
 from relaylite.chain.agents import load_agents
-from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine
 from relaylite.engine.sweep import Pick
-from relaylite.gguf.catalog import resolve_model
 from relaylite.metrics import CellMap
 from relaylite.reuse import row_numbers
 from relaylite.reuse.kv_types import F16
@@ -86,8 +86,7 @@ class Prompt:
         return change, float(first), float(divergence(self._expected, got).mean())
 
     def _prefilled(self, policy: Policy, pick: Pick | None = None) -> CellMap:
-        self._engine.use(self._engine.profile, pick=pick)
-        return self._engine.prefill(make_plan(self._tokens, self._store, policy), lambda _: None).cells
+        return prefilled(self._engine, self._tokens, self._store, policy, pick=pick).cells
 
 
 def figures(prompt: Prompt, layer: int, share: float) -> dict[str, dict[str, float]]:
@@ -117,20 +116,10 @@ def figures(prompt: Prompt, layer: int, share: float) -> dict[str, dict[str, flo
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", type=Path)
-    parser.add_argument("--model", default="default")
-    parser.add_argument("--n", type=int, default=8)
-    parser.add_argument("--layer", type=int, default=3)
-    parser.add_argument("--share", type=float, default=0.13)
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-    agents = load_agents()
-    engine = Engine.open(resolve_model(options.model), EngineOptions(n_ctx=2048, n_threads=options.threads))
+def found_in(engine: Engine, options: argparse.Namespace) -> list[dict[str, dict[str, float]]]:
+    """Figures of the first `--n` prompts that hold relayed text."""
+    agents, found = load_agents(), list[dict[str, dict[str, float]]]()
     upstream = Upstream(engine, engine.profile, ChainOptions())
-    found: list[dict[str, dict[str, float]]] = []
     for task in read_tasks(options.tasks):
         for reading in upstream.chain(task, [agents["plan"], agents["solve"]]):
             tokens = upstream.prompts.build(reading.messages).tokens
@@ -138,7 +127,19 @@ def main() -> None:
                 found.append(figures(Prompt(engine, tokens, reading.store), options.layer, options.share))
         if len(found) == options.n:
             break
-    engine.close()
+    return found
+
+
+def main() -> None:
+    parser = parser_of(__doc__)
+    parser.add_argument("tasks", type=Path)
+    parser.add_argument("--n", type=int, default=8)
+    parser.add_argument("--layer", type=int, default=3)
+    parser.add_argument("--share", type=float, default=0.13)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    with opened(options.model, 2048, options.threads) as engine:
+        found = found_in(engine, options)
     print(f"{len(found)} prompts, {options.share:.0%} of the relayed tokens recomputed; medians, and shares of the summed loss")
     print(f"{'chosen by':<40}{'held':>6}{'still read wrong':>18}{'their own change left':>23}{'KL first':>10}{'KL mean':>9}")
     for name in found[0]:

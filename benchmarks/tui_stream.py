@@ -9,7 +9,6 @@ terminal's. Prints one JSON document.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import platform
@@ -17,6 +16,8 @@ import statistics
 import sys
 import time
 from pathlib import Path
+
+from opened import plain_parser_of
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -157,7 +158,7 @@ def _spread(delays: list[float]) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = plain_parser_of(__doc__)
     parser.add_argument("--tokens", type=int, default=2000)
     parser.add_argument("--rate", type=float, default=200.0)
     parser.add_argument("--model", help="measure with this model instead")
