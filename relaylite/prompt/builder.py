@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from threading import Lock
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from relaylite.events import PromptPart
 from relaylite.prompt.messages import Answer, Message, Messages, Text, foldings
 from relaylite.prompt.outline import Piece
 from relaylite.prompt.template import ChatTemplate
+from relaylite.prompt.tokenizer import Tokenizer
 from relaylite.reuse.rows import Tokens
 
 Ids = tuple[int, ...]
@@ -30,20 +31,6 @@ Value = TypeVar("Value")
 _LONG_RUN = 2**14  # characters
 _RUN_END = re.compile(r"\w(?=\s)")
 _CACHED_ITEMS = 2**20  # characters and tokens whose other form is remembered
-
-
-class Tokenizer(Protocol):
-    """The vocabulary of a model. Neither BOS nor EOS is added by itself, and no space before the text."""
-
-    bos: int | None  # the token that must stand first exactly once, else None
-
-    def tokenize(self, text: str, *, parse_special: bool) -> list[int]: ...
-
-    def piece(self, token: int) -> bytes:
-        """The bytes of one token, perhaps a part of a character; b"" for control tokens."""
-        ...
-
-    def is_eog(self, token: int) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
