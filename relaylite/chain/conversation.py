@@ -25,7 +25,7 @@ CLOSING = "\n\nNow answer as {agent}, following your instructions."
 
 @dataclass(slots=True)
 class Round:
-    """One message of the user and the answers to it, in chain order; fewer than agents if the run was stopped."""
+    """One message of the user, the files that went with it, and the answers, in chain order: fewer than agents if the run was stopped."""
 
     task: str
     turns: list[Turn] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""While an agent writes, the next one's past is read from the disk."""
+"""While an agent writes, what the disk holds of the next one's prompt is read."""
 
 from __future__ import annotations
 
