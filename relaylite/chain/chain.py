@@ -17,24 +17,22 @@ from relaylite.chain.agents import Agent, choose_agents
 from relaylite.chain.attachments import Attachment
 from relaylite.chain.conversation import Conversation, Round
 from relaylite.chain.result import ChainResult
-from relaylite.chain.runner import Run, Runner
+from relaylite.chain.runner import CLOSED_MEANWHILE, Run, Runner
 from relaylite.chain.settling import Settling, settle
 from relaylite.chain.turn import TurnRequest, TurnRun
-from relaylite.errors import Cancelled, EngineClosed, UsageError
+from relaylite.errors import EngineClosed, UsageError
 from relaylite.events import ChainFinished, ChainStarted, Event, Notice, PrefillDone
 from relaylite.machine.resources import peak_resident_bytes
 from relaylite.metrics import Stopwatch
 from relaylite.reuse.policies import FULL, Policy, parse_policy
 from relaylite.sampling import Sampling
 
-_CLOSED_MEANWHILE = "the model was closed while it was writing; what was written until then is kept"
-
 
 class Chain:
     """A conversation with agents on one engine. `Relay.chain` makes it.
 
-    Between runs, `agents`, `policy` and `sampling` may be changed; an agent's own sampling values go before `sampling`. `rounds` is the
-    conversation; change it by `edit` and `retry`. Everything that would disturb a run raises EngineBusy while it goes on.
+    Between runs, `agents`, `policy` and `sampling` may be changed; an agent's own sampling values go before `sampling`. `conversation`
+    holds what was said; change it by `edit` and `retry`, which raise EngineBusy while a run goes on.
     """
 
     def __init__(
@@ -77,6 +75,7 @@ class Chain:
 
     @property
     def rounds(self) -> list[Round]:
+        """All messages and their answers, the oldest first."""
         return self.conversation.rounds
 
     # running
@@ -88,7 +87,7 @@ class Chain:
             for event in events:
                 is_finished = isinstance(event, ChainFinished)
         if not is_finished:
-            raise EngineClosed(_CLOSED_MEANWHILE)
+            raise EngineClosed(CLOSED_MEANWHILE)
         return self.result
 
     def stream(self, task: str, *, files: Iterable[Attachment] = (), stop_after: int | None = None) -> Generator[Event, None, None]:
@@ -158,11 +157,8 @@ class Chain:
         turn = self.conversation.answer(round, index)
         request = TurnRequest(turn.agent, index, round, self._prompts().answered(turn), Sampling(max_tokens=1), FULL)
         run = self._run = Run()
-        try:
-            with self._runner.lend(run):
-                [done] = [event for event in TurnRun(self._runner, run, request).events() if isinstance(event, PrefillDone)]
-        finally:
-            self._settling.start()  # this ended it, or came before it
+        with self._settling.put_off(), self._runner.lend(run):
+            [done] = [event for event in TurnRun(self._runner, run, request).events() if isinstance(event, PrefillDone)]
         return done.metrics.ttft_ms
 
     def settle(self) -> int:
@@ -208,8 +204,7 @@ class Chain:
             return [Notice(text, is_minor)] if text else []
 
         wall = Stopwatch()
-        self._settling.stop()
-        with self._runner.lend(run):
+        with self._settling.put_off(), self._runner.lend(run):
             self._run, self._notices = run, []
             number = self.conversation.begin(round)
             info, prompts, policy = self._runner.engine.info, self._prompts(), self._runner.effective(self.policy)
@@ -228,18 +223,14 @@ class Chain:
                         yield from said(notices.rounds_no_longer_read(n_dropped, info.n_ctx))
                     with closing(TurnRun(self._runner, run, request, round.turns).events()) as events:
                         for event in events:
-                            self._notices += [event.text] if isinstance(event, Notice) else []
+                            if isinstance(event, Notice):
+                                self._notices.append(event.text)
                             yield event
                             if isinstance(event, PrefillDone) and index + 1 < end:
                                 self._runner.read_ahead(partial(prompts.of, index + 1))
                 yield from said(notices.why_nothing_relayed(round.turns, policy), is_minor=True)
-            except Cancelled as error:
-                if self._runner.is_closed:
-                    raise EngineClosed(_CLOSED_MEANWHILE) from error
-                raise
             finally:
                 self._wall_ms = wall.ms()
-                self._settling.start()
         yield ChainFinished(tuple(round.turns), self._wall_ms, _peak_rss_mb())
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from relaylite.store import Store
 
 CLOSE_TIMEOUT_S = 10.0
+CLOSED_MEANWHILE = "the model was closed while it was writing; what was written until then is kept"
 READER_GRACE_S = 1.0  # how long the reader of a stream has, when the model is closed, to read its error
 
 
@@ -131,7 +132,11 @@ class Runner:
 
     @contextmanager
     def lend(self, run: Run) -> Iterator[None]:
-        """The engine belongs to `run` inside. Left by an error or an interrupt, it waits until the engine has stopped."""
+        """The engine belongs to `run` inside. Left by an error or an interrupt, it waits until the engine has stopped.
+
+        Raises what `check_free` raises, and Cancelled if `run` was cancelled before. If the model is closed meanwhile, a Cancelled from
+        inside becomes EngineClosed, unless the run is in the background.
+        """
         with self._state:
             self._clear_background()
             self._run = run
@@ -139,9 +144,11 @@ class Runner:
         try:
             run.raise_if_cancelled()
             yield
-        except BaseException:
+        except BaseException as error:
             self.cancel(run)
             self._await_worker()
+            if isinstance(error, Cancelled) and self.is_closed and not run.is_background:
+                raise EngineClosed(CLOSED_MEANWHILE) from error
             raise
         finally:
             with self._state:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import cast
 
 import numpy as np
@@ -85,6 +85,15 @@ class Settling:
             self._timer = threading.Timer(self._after_s, self._settle_quietly, [self._run])
             self._timer.name, self._timer.daemon = "relaylite-settle", True
             self._timer.start()
+
+    @contextmanager
+    def put_off(self) -> Iterator[None]:
+        """Not before `after_s` seconds have passed since the end of this block."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.start()
 
     def stop(self) -> None:
         """Takes no lock, since anything may drop a chain: what is being computed ends with its step."""

@@ -59,7 +59,7 @@ class FakeEngine:
     Speed: `prefill_delay` and `token_delay` in seconds (each can be cancelled); or clear `prefill_gate` or `token_gate` to stop
     there until the test sets it again; `in_prefill` and `in_generate` are set while the engine is inside.
     Failure: `fail("prefill" | "generate" | "harvest", error, after_tokens=n)` raises once.
-    `plans` and `samplings` record what was asked for.
+    `plans` and `samplings` record what was asked for; `writer` writes, or wrote, the last answer.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class FakeEngine:
         self.in_prefill, self.in_generate = threading.Event(), threading.Event()
         self.plans: list[Plan] = []
         self.samplings: list[Sampling] = []
-        self.writer: FakeWriter | None = None  # of the answer that was asked for last
+        self.writer: FakeWriter | None = None
         self.is_closed = False
         self._template_source = template
         self._answers: deque[str] = deque()
