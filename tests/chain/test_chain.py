@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import threading
 from typing import get_args
 
 import numpy as np
@@ -129,6 +131,21 @@ def test_events_come_in_order(engine: FakeEngine) -> None:
     assert isinstance(events[-1], ChainFinished)
     assert [turn.text for turn in events[-1].turns] == [LONG_PLAN, "ok"]
     assert events[-1].wall_ms > 0 and events[-1].peak_rss_mb > 1
+
+
+def test_a_token_comes_through_two_generators(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One drives the agents, one an answer; whatever else only passes tokens on would be paid for with each of them."""
+    through: list[str] = []
+
+    def look(gate: threading.Event, seconds: float) -> None:
+        codes = [info.frame.f_code for info in inspect.stack(0)]
+        through[:] = [code.co_qualname for code in codes if code.co_flags & inspect.CO_GENERATOR and "relaylite" in code.co_filename]
+
+    stream = chain_on(engine, PLAN).stream("Sort.")
+    next(event for event in stream if isinstance(event, PrefillDone))
+    monkeypatch.setattr(engine, "_wait", look)
+    next(stream), next(stream)
+    assert through == ["TurnRun.events", "Chain._events"]
 
 
 def test_the_phases_are_the_stages_of_the_time_to_first_token() -> None:
