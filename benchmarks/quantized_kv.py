@@ -84,9 +84,10 @@ def cases_of(engine: Engine, n_tasks: int, n_answer: int, n_follow: int) -> Iter
 
     def written(tokens: list[int], n: int) -> list[int]:
         prefilled(engine, tokens)
-        for _ in engine.generate(Sampling(max_tokens=n)):
+        writer = engine.generate(Sampling(max_tokens=n))
+        for _ in writer:
             pass
-        return list(engine.answer_tokens)
+        return list(writer.tokens)
 
     instructions = {agent.name: agent.instructions for agent in BUILT_IN}
     for task in TASKS[:n_tasks]:

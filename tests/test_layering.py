@@ -32,7 +32,7 @@ OPEN: dict[str, set[str]] = {
     "chain": {"agents", "attachments", "chain", "conversation", "result", "runner", "sessions"},
     "engine": {"engine", "interface", "native", "sweep"},
     "gguf": {"adapters", "catalog", "download", "fingerprint", "header"},
-    "prompt": {"builder", "messages", "template"},
+    "prompt": {"builder", "messages", "template", "tokenizer"},
     "settings": {"readers", "settings"},
     "store": {"Store", "codec", "folder", "prefill_speed", "quantize", "store"},
 }

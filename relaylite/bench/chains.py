@@ -121,12 +121,12 @@ class Upstream:
         """The greedy answer to `messages`, exactly computed. Raises UsageError if the agent says nothing."""
         prompt = self._prompts.build(messages)
         self._compute(prompt)
-        for _ in self._engine.generate(Sampling(max_tokens=self._options.max_tokens)):
+        writer = self._engine.generate(Sampling(max_tokens=self._options.max_tokens))
+        for _ in writer:
             pass
-        answer = self._engine.answer_tokens
-        if not answer:
+        if not writer.tokens:
             raise UsageError(f"the model writes nothing as agent {agent.name}; give other --agents or another model")
-        return Written(agent.name, answer, self._engine.harvest(agent.name), len(prompt))
+        return Written(agent.name, writer.tokens, self._engine.harvest(agent.name), len(prompt))
 
     def first_messages(self, task: Task, agent: Agent) -> list[Message]:
         """What the first agent of a chain reads."""

@@ -77,9 +77,10 @@ class Meter:
     def _continuation(self, reading: Reading) -> list[int]:
         """The greedy tokens behind the prompt, by a full prefill. Not timed: it warms what the first run would warm for the others."""
         self._prefill(Method(FULL.label, FULL), reading)
-        for _ in self._engine.generate(Sampling(max_tokens=self._options.n_follow)):
+        writer = self._engine.generate(Sampling(max_tokens=self._options.n_follow))
+        for _ in writer:
             self._check()
-        return list(self._engine.answer_tokens)
+        return list(writer.tokens)
 
     def _prefill(self, method: Method, reading: Reading) -> None:
         self._use(method)

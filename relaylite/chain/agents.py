@@ -1,6 +1,6 @@
-"""Agents: a name, instructions, whose text they read, and how they sample. Built-in roles, and the user's own from TOML.
+"""`Agent`: a name, instructions, whose text it reads, and how it samples. Built-in roles, and the user's own from TOML.
 
-Values only: who answers when, and what an agent gets to see in a prompt, is the chain's business.
+Values only: the chain decides who answers when, and what an agent gets to see in a prompt.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 class Agent:
     """One role in a chain.
 
-    `reads`: the task alone, the task and the answer before it, or the task and all answers before it. `sampling`: values
-    that replace the run's, by their names in `Sampling`. `color`: a terminal colour name or `#rrggbb`; "" lets the display choose.
+    `reads`: "task" (the task alone), "previous" (the task and the answer before it) or "all" (the task and all answers before it).
+    `sampling`: values that go before the chain's, by their names in `Sampling`. `color`: a terminal colour name or `#rrggbb`; "" lets
+    the display choose. Raises UsageError, in one line, if a value is not valid.
     """
 
     name: str

@@ -9,7 +9,7 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from relaylite.engine import footprint, llama, native, self_check
-from relaylite.engine.interface import Delta, Memory, ModelInfo, Prefill
+from relaylite.engine.interface import Memory, ModelInfo, Prefill
 from relaylite.engine.kept_states import KeptStates
 from relaylite.engine.live_sequence import LiveSequence
 from relaylite.engine.sweep import Pick, Sweep
@@ -123,8 +123,6 @@ class Engine:
         token_bytes = self.layout.token_bytes or footprint.bytes_per_token(self._model, for_context)
         info = _info(self._model, self._context, token_bytes, refusal, [WARNING] if workers else [])
         self.info = replace(info, adapters=tuple(map(str, adapters)))
-        self.finish_reason = ""
-        self.answer_tokens: tuple[int, ...] = ()
         is_offloaded = not 0 <= options.n_offloaded < self._model.n_layer
         n_loaders = logical_cores() - (0 if is_offloaded else n_threads)  # threads of a sweep wait for the one that lost its core
         self._sequence = LiveSequence(self._context, cache, capture, self._stop, n_loaders=max(0, n_loaders))
@@ -203,15 +201,11 @@ class Engine:
             self._sequence.write_states(name, positions, vectors)
         return Prefill(place_ms, repair_ms, clock.lap(), sweep.cell_map())
 
-    def generate(self, sampling: Sampling) -> Generator[Delta, None, None]:
-        """Sample an answer behind the prompt; see `EngineLike.generate`."""
+    def generate(self, sampling: Sampling) -> Writer:
+        """Write an answer behind the prompt; see `EngineLike.generate`."""
         self._check_open()
-        writer = Writer(self._sequence, self._context, self.tokenizer, self._stop, sampling)
         logits, self._logits = self._logits, None
-        try:
-            yield from writer.deltas(logits)
-        finally:
-            self.finish_reason, self.answer_tokens = writer.finish_reason, writer.tokens
+        return Writer(self._sequence, self._context, self.tokenizer, sampling, logits)
 
     def harvest(self, origin: str, *, heeds_cancel: bool = False) -> Rows:
         """Rows of everything in the live sequence, with captured states; see `EngineLike.harvest`."""

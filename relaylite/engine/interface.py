@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,8 +15,8 @@ from relaylite.reuse.plan import Plan
 from relaylite.reuse.rows import RowLayout, Rows
 
 if TYPE_CHECKING:
-    from relaylite.prompt.builder import Tokenizer
     from relaylite.prompt.template import ChatTemplate
+    from relaylite.prompt.tokenizer import Tokenizer
     from relaylite.reuse.planner import Matcher
     from relaylite.sampling import Sampling
 
@@ -69,11 +69,36 @@ class Prefill:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """One sampled token. `text` is whole characters and may be "": held back for a stop string or an unfinished character."""
+    """One sampled token, and the text that may be shown now.
+
+    `text` is whole characters. It is "" while characters are held back that may become a stop string, or are not finished.
+    """
 
     text: str
     token: int
-    sample_ms: float
+
+
+class WriterLike(Iterator[Delta], Protocol):
+    """One answer while it is written: gives a `Delta` for each token, and ends when the answer ends.
+
+    A token's row is computed when the next token is wanted, so the last token of an answer has no row. The iterator raises Cancelled
+    after `EngineLike.cancel`. `finish_reason` and `tokens` are right at any time, also after an error or when half read.
+    `finish_reason`: "stop" or "length" once the answer has ended, "cancelled" before (`metrics` has the words).
+    """
+
+    finish_reason: str
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The ids that can be relayed: no end-of-generation token, nothing from a stop string on.
+
+        The last ones may be the first bytes of a character that was cut.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the answer here, if it has not ended, and free what it holds. The tokens and their rows stay."""
+        ...
 
 
 class EngineLike(Protocol):
@@ -81,10 +106,7 @@ class EngineLike(Protocol):
 
     `prefill` first forgets an earlier `cancel`, then replaces the live sequence by the plan's; it calls `on_phase` as it enters
     "place", "repair" and "suffix" (those that happen; always "suffix"), and what `on_phase` raises passes through.
-    `generate` goes on from there: it samples a token, gives it out, and computes its row when the next one is wanted, so the last
-    token has no row. When it ends, by itself, by `Cancelled` or by `close()` of the iterator, `finish_reason` holds why ("stop",
-    "length", "cancelled") and `answer_tokens` the ids whose text was given out (no end-of-generation token, nothing after a stop
-    string; perhaps the first bytes of a character that was cut).
+    `generate` goes on from there.
     `prefill` raises Damaged if rows of the plan cannot be used after all: the store that gave them forgets them, and another plan is made.
     After any error the engine can be used again: the next `prefill` starts from an empty sequence.
     """
@@ -93,8 +115,6 @@ class EngineLike(Protocol):
     tokenizer: Tokenizer
     template: ChatTemplate
     layout: RowLayout
-    finish_reason: str
-    answer_tokens: tuple[int, ...]
 
     @property
     def kept_states(self) -> Matcher | None:
@@ -105,7 +125,9 @@ class EngineLike(Protocol):
         """Place, repair and compute `plan`; afterwards the logits of its last token are ready."""
         ...
 
-    def generate(self, sampling: Sampling) -> Generator[Delta, None, None]: ...
+    def generate(self, sampling: Sampling) -> WriterLike:
+        """Write an answer behind the live sequence. One at a time: the next `prefill` puts an end to it."""
+        ...
 
     def harvest(self, origin: str, *, heeds_cancel: bool = False) -> Rows:
         """Rows of everything in the live sequence: the prompt and the answer, without an answer's last token if that has no row.
@@ -115,7 +137,7 @@ class EngineLike(Protocol):
         ...
 
     def cancel(self) -> None:
-        """From any thread: the running call raises Cancelled within 1 s; without one, the next `generate` does."""
+        """From any thread: the running call raises Cancelled within 1 s; without one, the next token does."""
         ...
 
     def memory(self) -> Memory: ...

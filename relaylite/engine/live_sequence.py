@@ -141,14 +141,20 @@ class LiveSequence:
         if watched is not None:
             watched.mark(last)
         code = self._context.decode(tokens, len(self.tokens), all_logits=all_logits)
-        if code == ABORTED or self._stop.is_set:
+        if code == ABORTED:
             raise Cancelled("stopped")
+        self.raise_if_stopped()
         if code != 0:
             where = f"{len(tokens)} tokens at position {len(self.tokens)}"
             raise NativeError(f"llama.cpp could not compute {where} (code {code}): {llama_log.last_error()}")
         if watched is not None:
             watched.check(last)
         self.tokens += tokens
+
+    def raise_if_stopped(self) -> None:
+        """Raises Cancelled if the stop flag is set."""
+        if self._stop.is_set:
+            raise Cancelled("stopped")
 
     # -- rows and states -----------------------------------------------------------------------------------------------
 

@@ -162,7 +162,7 @@ def _open(pointer: Any) -> Any:
 
 
 class Vocab:
-    """Token ids and their bytes, while the model is open. Fulfils `prompt.Tokenizer`."""
+    """Token ids and their bytes, while the model is open. Fulfils `prompt.tokenizer.Tokenizer`."""
 
     def __init__(self, pointer: Any, *, is_spaced: bool) -> None:
         self._address = pointer

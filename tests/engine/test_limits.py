@@ -15,6 +15,7 @@ from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.errors import ContextOverflow, ModelError, NativeError, UsageError
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.policies import FULL, NAIVE, PREFIX
+from relaylite.sampling import Sampling
 
 
 @pytest.mark.parametrize("asked", [1, 64, 255, 256])
@@ -22,7 +23,8 @@ def test_a_small_context_is_what_llama_makes_of_it(asked: int, tiny_path: Path) 
     with opened(tiny_path, n_ctx=asked) as live:
         assert live.engine.info.n_ctx == 256
         live.full(live.tokens(255))
-        assert len(live.generate(5)) == 1 and live.engine.finish_reason == "length"
+        writer = live.engine.generate(Sampling(max_tokens=5))
+        assert len(list(writer)) == 1 and writer.finish_reason == "length"
 
 
 @pytest.mark.parametrize("n", [256, 257, 5000])

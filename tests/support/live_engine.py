@@ -107,8 +107,9 @@ class LiveEngine:
 
     def generate(self, n: int, **sampling: Any) -> list[int]:
         """Tokens of the answer; random models rarely end by themselves."""
-        list(self.engine.generate(Sampling(max_tokens=n, **sampling)))
-        return list(self.engine.answer_tokens)
+        writer = self.engine.generate(Sampling(max_tokens=n, **sampling))
+        list(writer)
+        return list(writer.tokens)
 
     def logits_of(self, plan: Plan) -> F32:
         self.prefill(plan)
