@@ -42,7 +42,8 @@ class Relay:
     `store_bytes`: rows kept in memory, a quarter of what is free now if None; `store_folder`: where more of them are kept on disk,
     nowhere if None, up to `store_disk_bytes`, in the form `store_codec` (`relaylite.store.quantize` has them). `settle_after_s`: seconds
     without a run after which a chain's past is computed exactly in the background, never if None.
-    `on_progress(fraction)` is called while the model loads, in this thread. `engine`: use this one instead of opening `model`.
+    `on_progress(fraction)` is called in this thread while the model loads, and with 1.0 while it is checked; what it raises stops opening
+    within a second and comes out here. `engine`: use this one instead of opening `model`.
     Native logs go to Python's logging, under "relaylite".
 
     Chains of one Relay share the engine: while one runs, another run is refused with EngineBusy.
@@ -164,10 +165,5 @@ def _open(model: str | Path | None, on_progress: Callable[[float], None] | None,
     from relaylite.engine.engine import Engine, EngineOptions
     from relaylite.gguf.catalog import resolve_model
 
-    def go_on(fraction: float) -> bool:
-        if on_progress is not None:
-            on_progress(fraction)
-        return True
-
-    given = {name: value for name, value in options.items() if value is not None}
-    return Engine.open(resolve_model(model), EngineOptions(on_progress=go_on, **given))
+    given = {name: value for name, value in {**options, "on_progress": on_progress}.items() if value is not None}
+    return Engine.open(resolve_model(model), EngineOptions(**given))

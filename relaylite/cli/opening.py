@@ -40,10 +40,6 @@ def open_engine(settings: Settings, output: Output, *, n_ctx: int, verbose: bool
     def load(path: Path, on_progress: Callable[[float], None]) -> Engine:
         from relaylite.engine.engine import Engine, EngineOptions
 
-        def go_on(fraction: float) -> bool:
-            on_progress(fraction)
-            return True
-
         options = EngineOptions(
             n_ctx=settings.ctx or n_ctx,
             n_threads=settings.threads,
@@ -54,7 +50,7 @@ def open_engine(settings: Settings, output: Output, *, n_ctx: int, verbose: bool
             type_k=settings.kv_type,
             type_v=settings.kv_type,
             relay=dict(settings.relay),
-            on_progress=go_on,
+            on_progress=on_progress,
         )
         return Engine.open(path, options)
 

@@ -11,6 +11,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from relaylite.engine import footprint, llama, native, self_check
 from relaylite.engine.interface import Delta, Memory, ModelInfo, Prefill
 from relaylite.engine.kept_states import KeptStates
 from relaylite.engine.live_sequence import LiveSequence
+from relaylite.engine.loading import Load, OnProgress
 from relaylite.engine.sweep import Pick, Sweep
 from relaylite.engine.writer import Writer
 from relaylite.errors import ContextOverflow, EngineClosed, ModelError, UsageError
@@ -50,6 +52,8 @@ class EngineOptions:
     `rpc`: workers, `host:port` each. `n_gpu_layers` None: none without workers, all with them.
     `lora`: adapters, `FILE` or `FILE:SCALE` each.
     `kept_state_bytes`: of states kept to go on from where rows cannot be placed; None: an eighth of what is free.
+    `on_progress(fraction)` is called in the thread that opens, at least every 0.1 s while the model loads, and with 1.0 while the loaded
+    model is checked. What it raises stops opening within a second and is raised there.
     """
 
     n_ctx: int = 4096
@@ -62,7 +66,7 @@ class EngineOptions:
     type_v: str = "f16"
     relay: dict[str, Any] = field(default_factory=dict)
     kept_state_bytes: int | None = None
-    on_progress: Callable[[float], bool] | None = None
+    on_progress: OnProgress = lambda fraction: None
 
     @property
     def n_offloaded(self) -> int:
@@ -107,19 +111,22 @@ class Engine:
             self._model.apply(adapter.path, adapter.scale)
         n_ctx = math.ceil(options.n_ctx / CONTEXT_STEP) * CONTEXT_STEP
         capture = keep(native.Capture(n_ctx))
+        checking = partial(options.on_progress, 1.0)
+        checking()
         for_context = _context_options(options, n_ctx, n_threads, capture, self._stop)
         if options.n_offloaded == 0:
             footprint.check_context(self._model, for_context)
         self._context: llama.Context = keep(llama.Context(self._model, for_context))
         self._for_context, self._n_gpu_layers = for_context, options.n_offloaded
+        checking()
         cache, refusal = _open_cache(self._context, n_threads, self._stop, keep)
         self.tokenizer = self._model.vocab
         template = read_template(options.chat_template, self._model.chat_template or "")
         self.template = ChatTemplate(template, bos_text=self.tokenizer.bos_text, eos_text=self.tokenizer.eos_text)
-        weights = fingerprint.of_file(path)
+        weights = fingerprint.of_file(path, checking)
         self.profile = load_profile(weights, self._model.n_layer).overridden(options.relay)
         self.profile.check_fits(self._model.n_layer)
-        self.layout = _layout(cache, [weights, *_named(adapters)], options, self._model, self._context)
+        self.layout = _layout(cache, [weights, *_named(adapters, checking)], options, self._model, self._context)
         token_bytes = self.layout.token_bytes or footprint.bytes_per_token(self._model, for_context)
         info = _info(self._model, self._context, token_bytes, refusal, [WARNING] if workers else [])
         self.info = replace(info, adapters=tuple(map(str, adapters)))
@@ -318,13 +325,12 @@ def _check_options(options: EngineOptions) -> None:
 
 def _load_model(path: Path, options: EngineOptions, devices: Sequence[int]) -> llama.Model:
     footprint.check_load(path)
-    model = llama.Model(
-        path,
-        n_gpu_layers=options.n_offloaded,
-        use_extra_buffers=native.extra_buffers_work(),
-        devices=devices,
-        on_progress=options.on_progress,
-    )
+    use_extra_buffers = native.extra_buffers_work()
+
+    def load(go_on: Callable[[float], bool]) -> llama.Model:
+        return llama.Model(path, n_gpu_layers=options.n_offloaded, use_extra_buffers=use_extra_buffers, devices=devices, go_on=go_on)
+
+    model = Load(load).result(options.on_progress)
     if model.has_encoder:
         model.close()
         raise ModelError(f"{path} is an encoder–decoder model; relaylite runs decoder-only chat models")
@@ -342,9 +348,9 @@ def _open_cache(
     return cache, cache.refusal or self_check.run(cache, context) or None
 
 
-def _named(adapters: Sequence[Adapter]) -> list[str]:
+def _named(adapters: Sequence[Adapter], checking: Callable[[], None]) -> list[str]:
     """What tells apart rows computed with these adapters, in whatever order they were given: the content of the files, and the scales."""
-    return sorted(f"{fingerprint.of_file(adapter.path)}:{adapter.scale!r}" for adapter in adapters)
+    return sorted(f"{fingerprint.of_file(adapter.path, checking)}:{adapter.scale!r}" for adapter in adapters)
 
 
 def _layout(

@@ -44,17 +44,19 @@ class Model:
         n_gpu_layers: int,
         use_extra_buffers: bool,
         devices: Sequence[int] = (),
-        on_progress: Callable[[float], bool] | None = None,
+        go_on: Callable[[float], bool] = lambda fraction: True,
     ) -> None:
-        """`devices`: addresses of those that layers may go to; all that llama.cpp knows by default."""
+        """`devices`: addresses of those that layers may go to; all that llama.cpp knows by default.
+
+        `go_on(fraction)` is called in this thread; llama.cpp gives up when it is False. It must not raise: ctypes would drop that.
+        """
         params = lc.llama_model_default_params()
         params.n_gpu_layers = n_gpu_layers
         self._devices = (ctypes.c_void_p * (len(devices) + 1))(*devices)  # the last stays null and ends them
         self.devices = ctypes.addressof(self._devices) if devices else None
         params.devices, params.use_extra_bufts = self.devices, use_extra_buffers
-        if on_progress is not None:
-            self._progress = lc.llama_progress_callback(lambda done, _: on_progress(done))
-            params.progress_callback = self._progress
+        self._progress = lc.llama_progress_callback(lambda fraction, _: go_on(fraction))
+        params.progress_callback = self._progress
         llama_log.clear_errors()
         self.pointer = lc.llama_model_load_from_file(os.fsencode(path), params)
         if not self.pointer:

@@ -7,23 +7,35 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from relaylite import paths
 
 
-def of_file(path: Path) -> str:
-    """Hex digest of the content of `path`. Reads the whole file once; later calls find the digest in the cache folder."""
+def of_file(path: Path, while_reading: Callable[[], None] = lambda: None) -> str:
+    """Hex digest of the content of `path`. Reads the whole file once; later calls find the digest in the cache folder.
+
+    `while_reading` is called after each MiB; what it raises ends the call. Raises OSError.
+    """
     stat = path.stat()
     key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}|{stat.st_ino}"
     known = _read_known()
     if key not in known:
-        with path.open("rb") as file:
-            known[key] = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        known[key] = _digest(path, while_reading)
         _write_known(known)
     return known[key]
+
+
+def _digest(path: Path, while_reading: Callable[[], None]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    chunk = memoryview(bytearray(1 << 20))
+    with path.open("rb", buffering=0) as file:
+        while n := file.readinto(chunk):
+            digest.update(chunk[:n])
+            while_reading()
+    return digest.hexdigest()
 
 
 def combined(*parts: object) -> str:
@@ -41,14 +53,10 @@ def _read_known() -> dict[str, str]:
 
 def _write_known(known: dict[str, str]) -> None:
     file = _known_file()
-    temporary = file.with_name(f"{file.name}.{os.getpid()}")
-    try:
+    with suppress(OSError):  # a cache folder that cannot be written costs a hash per start, nothing else
         file.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(known), encoding="utf-8")
-        temporary.replace(file)
-    except OSError:  # a cache folder that cannot be written costs a hash per start, nothing else
-        with suppress(OSError):
-            temporary.unlink()
+        with paths.replacing(file) as written:
+            written.write_text(json.dumps(known), encoding="utf-8")
 
 
 def _known_file() -> Path:
