@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from relaylite.chain.agents import Agent
 from relaylite.chain.chain import Chain
 from relaylite.chain.runner import Runner
 from relaylite.engine.interface import EngineLike, Memory, ModelInfo
+from relaylite.engine.options import DEFAULT_N_CTX, EngineOptions, OnProgress
 from relaylite.errors import RelayliteError, UsageError
 from relaylite.machine.resources import available_bytes, resident_bytes
 from relaylite.reuse.policies import Fidelity, Policy, parse_policy
@@ -71,18 +72,26 @@ class Relay:
         store_disk_bytes: int = DISK_BYTES,
         store_codec: str = PLAIN.name,
         settle_after_s: float | None = None,
-        on_progress: Callable[[float], None] | None = None,
+        on_progress: OnProgress | None = None,
         engine: EngineLike | None = None,
     ) -> None:
         self.policy = parse_policy(policy, fidelity) if isinstance(policy, str) else policy
         self.sampling = sampling if isinstance(sampling, Sampling) else Sampling().merged(sampling or {})
         codec = _codec(store_codec)
         if engine is None:
-            sizes = {"n_ctx": n_ctx, "n_threads": n_threads, "n_gpu_layers": n_gpu_layers, "kept_state_bytes": store_bytes}
-            lists = {"rpc": _listed(rpc), "lora": _listed(lora)}
-            engine = _open(
-                model, type_k=kv_type, type_v=kv_type, chat_template=chat_template, relay=relay, on_progress=on_progress, **sizes, **lists
+            options = EngineOptions(
+                n_ctx=DEFAULT_N_CTX if n_ctx is None else n_ctx,
+                n_threads=n_threads,
+                n_gpu_layers=n_gpu_layers,
+                rpc=_listed(rpc),
+                lora=_listed(lora),
+                kv_type=kv_type,
+                chat_template=chat_template,
+                relay=relay or {},
+                kept_state_bytes=store_bytes,
+                on_progress=on_progress,
             )
+            engine = _open(model, options)
         ram_bytes = available_bytes() // 4 if store_bytes is None else store_bytes
         try:
             self._store = Store(engine.layout, ram_bytes, folder=store_folder, disk_bytes=store_disk_bytes, codec=codec)
@@ -149,9 +158,9 @@ class Relay:
             error.add_note(str(failed))
 
 
-def _listed(names: str | Sequence[str]) -> tuple[str, ...] | None:
+def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
     """Names from a list, or from one text with commas between them."""
-    return tuple(names.split(",") if isinstance(names, str) and names else names) or None
+    return tuple(names.split(",") if isinstance(names, str) and names else names)
 
 
 def _codec(name: str) -> Codec:
@@ -160,10 +169,8 @@ def _codec(name: str) -> Codec:
     return CODECS[name]
 
 
-def _open(model: str | Path | None, on_progress: Callable[[float], None] | None, **options: Any) -> EngineLike:
-    """The engine for `model`; options that are None take the engine's own default."""
-    from relaylite.engine.engine import Engine, EngineOptions
+def _open(model: str | Path | None, options: EngineOptions) -> EngineLike:
+    from relaylite.engine.engine import Engine
     from relaylite.gguf.catalog import resolve_model
 
-    given = {name: value for name, value in {**options, "on_progress": on_progress}.items() if value is not None}
-    return Engine.open(resolve_model(model), EngineOptions(**given))
+    return Engine.open(resolve_model(model), options)

@@ -16,17 +16,14 @@ from collections.abc import Sequence
 
 from relaylite.errors import ModelError, UsageError
 from relaylite.machine import devices
+from relaylite.machine.installation import build_command
 from relaylite.settings import readers
 
 WARNING = (
     "llama.cpp's RPC has neither authentication nor encryption: whoever can reach a worker's port, or listen on the way, can read and "
     "change all that it computes; keep it inside a network that you trust"
 )
-NOT_BUILT = (
-    "this llama.cpp was built without RPC: run "
-    'CMAKE_ARGS="-DGGML_RPC=on" pip install --no-cache-dir --force-reinstall --no-binary llama-cpp-python llama-cpp-python==0.3.36, '
-    "then install relaylite again"
-)
+NOT_BUILT = f"this llama.cpp was built without RPC: run {build_command('-DGGML_RPC=on')}, then install relaylite again"
 CONNECT_S = 5.0
 ANSWER_S = 5.0
 LEAVE_S = 30.0  # as long as a chain waits for its run, and more

@@ -108,19 +108,26 @@ class Settings:
         """These settings with another model, if one is named."""
         return dataclasses.replace(self, model=model) if model else self
 
-    def relay_options(self) -> dict[str, Any]:
-        """Arguments of `Relay`, those that were set; the others keep Relay's own defaults."""
+    def engine_options(self) -> dict[str, Any]:
+        """How to open the model: arguments that `EngineOptions` and `Relay` share. One that is not set and has a default is left out."""
         options = {
-            "policy": self.policy,
-            "fidelity": self.fidelity,
             "n_ctx": self.ctx,
             "n_threads": self.threads,
             "n_gpu_layers": self.gpu_layers,
-            "rpc": self.rpc or None,
-            "lora": self.lora or None,
+            "rpc": self.rpc,
+            "lora": self.lora,
             "kv_type": self.kv_type,
-            "chat_template": self.chat_template or None,
-            "relay": self.relay or None,
+            "chat_template": self.chat_template,
+            "relay": self.relay,
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+    def relay_options(self) -> dict[str, Any]:
+        """All arguments of `Relay` but the model."""
+        return {
+            **self.engine_options(),
+            "policy": self.policy,
+            "fidelity": self.fidelity,
             "sampling": self.sampling(),
             "store_bytes": self.store.ram,
             "store_folder": (self.store.folder or paths.store_folder()) if self.store.disk else None,
@@ -128,7 +135,6 @@ class Settings:
             "store_codec": self.store.codec,
             "settle_after_s": self.settle_after_s or None,
         }
-        return {name: value for name, value in options.items() if value is not None}
 
     def sampling(self) -> dict[str, Any]:
         """Sampling values of the run, by their names in `Sampling`; an agent's own values go before them."""

@@ -9,15 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-OnProgress = Callable[[float], None]
+from relaylite.engine.held import Closable
+
 POLL_S = 0.1
-LEAVE_S = 0.5  # how long a load that is no longer wanted may go on before nobody waits for it
-
-
-class Closable(Protocol):
-    def close(self) -> None: ...
+LEAVE_S = 0.8  # how long a load that is no longer wanted may go on before nobody waits for it
 
 
 Loaded = TypeVar("Loaded", bound=Closable)
@@ -34,11 +31,11 @@ class Load(Generic[Loaded]):
         self._loaded: Loaded | None = None
         self._error: BaseException | None = None
 
-    def result(self, on_progress: OnProgress) -> Loaded:
+    def result(self, on_progress: Callable[[float], None]) -> Loaded:
         """Wait for what `load` returns; what it raises is raised here.
 
         `on_progress(fraction)` is called in this thread, at least every 0.1 s. If it raises, or a signal does, the load is stopped and
-        the error goes on within 0.6 s. What is loaded by then, or is loaded later, is closed.
+        the error goes on within a second. What is loaded by then, or is loaded later, is closed.
         """
         thread = threading.Thread(target=self._work, daemon=True)
         thread.start()
