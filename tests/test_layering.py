@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": {"values", "reuse"},
     "machine": {"values", "settings"},
     "engine": {"values", "reuse", "gguf", "prompt", "machine"},
-    "chain": {"values", "reuse", "prompt", "store", "machine", "engine"},
+    "chain": {"values", "reuse", "prompt", "settings", "store", "machine", "engine"},
     "api": {"values", "reuse", "gguf", "store", "machine", "engine", "chain"},
     "bench": {"values", "reuse", "prompt", "store", "engine", "chain"},
     "calibrate": {"values", "reuse", "prompt", "engine", "bench"},
@@ -35,7 +35,7 @@ OPEN: dict[str, set[str]] = {
     "engine": {"engine", "interface", "llama", "native", "options", "sweep"},
     "gguf": {"adapters", "catalog", "download", "fingerprint", "header"},
     "prompt": {"builder", "messages", "template"},
-    "settings": {"readers", "settings"},
+    "settings": {"readers", "settings", "toml_file"},
     "store": {"Store", "codec", "folder", "prefill_speed", "quantize", "store"},
 }
 MODULES_IN_A_FOLDER, MODULES_AT_THE_TOP = 15, 9

@@ -16,13 +16,12 @@ _KINDS = ("CPU", "GPU", "integrated GPU", "accelerator", "meta")
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """`kind` is one of CPU, GPU, integrated GPU, accelerator, meta; memory in bytes, 0 where the backend does not say."""
+    """`kind` is one of CPU, GPU, integrated GPU, accelerator, meta; `free_bytes` is 0 where the backend does not say."""
 
     name: str
     description: str
     kind: str
     free_bytes: int
-    total_bytes: int
 
     @property
     def is_gpu(self) -> bool:
@@ -31,25 +30,20 @@ class Device:
 
 def list_devices() -> list[Device]:
     """Devices of all backends that this llama.cpp was built with."""
-    llama_cpp.llama_backend_init()
-    ggml = llama_cpp.llama_cpp._lib
-    ggml.ggml_backend_dev_get.restype = ctypes.c_void_p
-    ggml.ggml_backend_dev_count.restype = ctypes.c_size_t
-    return [_describe(ctypes.c_void_p(ggml.ggml_backend_dev_get(ctypes.c_size_t(i)))) for i in range(ggml.ggml_backend_dev_count())]
+    return [_describe(ctypes.c_void_p(address)) for address in _addresses()]
 
 
 def _describe(device: ctypes.c_void_p) -> Device:
     ggml = llama_cpp.llama_cpp._lib
     for name in ("ggml_backend_dev_name", "ggml_backend_dev_description"):
         getattr(ggml, name).restype = ctypes.c_char_p
-    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()  # ggml wants a place for both
     ggml.ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
     return Device(
         name=ggml.ggml_backend_dev_name(device).decode("utf-8", "replace"),
         description=ggml.ggml_backend_dev_description(device).decode("utf-8", "replace"),
         kind=_KINDS[ggml.ggml_backend_dev_type(device)],
         free_bytes=free.value,
-        total_bytes=total.value,
     )
 
 
@@ -102,12 +96,17 @@ def before_abort(act: Callable[[str], None]) -> None:
     llama_cpp.llama_cpp._lib.ggml_set_abort_callback(_before_abort)
 
 
-def _of_kind(kind: int) -> list[int]:
+def _addresses() -> list[int]:
+    """Of all devices, in memory."""
     llama_cpp.llama_backend_init()
     ggml = llama_cpp.llama_cpp._lib
     ggml.ggml_backend_dev_count.restype, ggml.ggml_backend_dev_get.restype = ctypes.c_size_t, ctypes.c_void_p
-    found = [ggml.ggml_backend_dev_get(ctypes.c_size_t(i)) for i in range(ggml.ggml_backend_dev_count())]
-    return [device for device in found if ggml.ggml_backend_dev_type(ctypes.c_void_p(device)) == kind]
+    return [ggml.ggml_backend_dev_get(ctypes.c_size_t(i)) for i in range(ggml.ggml_backend_dev_count())]
+
+
+def _of_kind(kind: int) -> list[int]:
+    ggml = llama_cpp.llama_cpp._lib
+    return [address for address in _addresses() if ggml.ggml_backend_dev_type(ctypes.c_void_p(address)) == kind]
 
 
 def _rpc(name: str, result: Any, *arguments: Any) -> Any:
@@ -116,8 +115,3 @@ def _rpc(name: str, result: Any, *arguments: Any) -> Any:
     ggml.ggml_backend_reg_by_name.restype = ggml.ggml_backend_reg_get_proc_address.restype = ctypes.c_void_p
     backend = ctypes.c_void_p(ggml.ggml_backend_reg_by_name(b"RPC"))
     return ctypes.CFUNCTYPE(result, *arguments)(ggml.ggml_backend_reg_get_proc_address(backend, name.encode()))
-
-
-def can_offload() -> bool:
-    """Whether this build can put layers on a GPU."""
-    return bool(llama_cpp.llama_supports_gpu_offload())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from relaylite.reuse.kv_types import KV_TYPES
 from relaylite.reuse.policies import FIDELITIES, Fidelity, parse_policy
 from relaylite.sampling import MAX_SEED
 from relaylite.settings import readers
+from relaylite.settings.toml_file import read_toml
 
 PREFIX = "RELAYLITE_"
 STORE_CODECS = ("plain", "q8", "q8-q4", "q6-q4", "q4")
@@ -212,17 +212,7 @@ def _takes_table(name: str) -> bool:
 
 def _entries(file: Path) -> Iterator[tuple[str, object]]:
     """Names and raw values of a settings file, tables of settings flattened; nothing if there is no such file."""
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is not UTF-8 text") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{file}: {error}") from error
-    for name, raw in content.items():
+    for name, raw in read_toml(file, may_be_missing=True).items():
         if name in ("store", "tui") and isinstance(raw, dict):
             yield from ((f"{name}.{key}", value) for key, value in raw.items())
         else:
