@@ -34,22 +34,33 @@ logging.getLogger("relaylite").addHandler(logging.NullHandler())  # else Python 
 class Relay:
     """One model in memory, with the store of rows that its chains share. A context manager; `close` frees the model.
 
-    `model`: path of a GGUF file, catalogue name, `hf:owner/repo/file.gguf`, or None for the default model. `policy` and `fidelity`
-    are what new chains start with. `n_ctx`: tokens of context; `n_threads`: one a physical core if None; `n_gpu_layers`: -1 for all;
-    `rpc`: workers that hold layers, `host:port` each, to which all layers go unless `n_gpu_layers` says otherwise (docs/backends.md);
-    `lora`: LoRA adapters, `FILE` or `FILE:SCALE` each;
-    `kv_type`: of the rows in the cache; `chat_template`: "" for the model's own, "chatml", or the path of a Jinja file; `relay`: values
-    that replace the profile's. `sampling`: values by their names in `Sampling`, before which an agent's own values go.
-    `store_bytes`: rows kept in memory, a quarter of what is free now if None; `store_folder`: where more of them are kept on disk,
-    nowhere if None, up to `store_disk_bytes`, in the form `store_codec` (`relaylite.store.quantize` has them). `settle_after_s`: seconds
-    without a run after which a chain's past is computed exactly in the background, never if None.
-    `on_progress(fraction)` is called in this thread while the model loads, and with 1.0 while it is checked; what it raises stops opening
-    within a second and comes out here. `engine`: use this one instead of opening `model`.
-    Native logs go to Python's logging, under "relaylite".
+    Chains of one Relay share the engine: while one runs, another run is refused with EngineBusy. Native logs go to Python's logging,
+    under "relaylite".
 
-    Chains of one Relay share the engine: while one runs, another run is refused with EngineBusy.
+    What to run, and how chains start:
+    - `model`: path of a GGUF file, catalogue name, `hf:owner/repo/file.gguf`, or None for the default model.
+    - `policy`, `fidelity`: of new chains.
+    - `sampling`: values by their names in `Sampling`. An agent's own values replace them.
+    - `settle_after_s`: seconds without a run, after which a chain's earlier messages are computed exactly in the background; None: never.
 
-    Raises UsageError for bad settings, ModelError if the model cannot be loaded.
+    How to open the model (`EngineOptions` says more):
+    - `n_ctx`: tokens of context, 4096 if None. `n_threads`: CPU threads, one for each physical core if None.
+    - `n_gpu_layers`: layers to put on the GPU, -1 for all.
+    - `rpc`: workers that hold layers, `host:port` each. All layers go there unless `n_gpu_layers` says otherwise (docs/backends.md).
+    - `lora`: LoRA adapters, `FILE` or `FILE:SCALE` each.
+    - `kv_type`: type of the rows in the cache.
+    - `chat_template`: "" for the model's own, "chatml", or the path of a Jinja file.
+    - `relay`: values that replace those of the model's profile.
+    - `on_progress(fraction)`: called in this thread while the model loads, and with 1.0 while it is checked. What it raises stops opening
+      within a second and comes out here.
+    - `engine`: use this one instead of opening `model`.
+
+    Where rows are kept:
+    - `store_bytes`: budget in memory, a quarter of what is free now if None.
+    - `store_folder`: where more rows are kept on disk, up to `store_disk_bytes`; None: nowhere.
+    - `store_codec`: of the rows on disk, a name of `relaylite.store.quantize.CODECS`.
+
+    Raises UsageError for values that cannot be, ModelError if the model cannot be loaded.
     """
 
     def __init__(
@@ -165,7 +176,7 @@ def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
 
 def _codec(name: str) -> Codec:
     if name not in CODECS:
-        raise UsageError(f"unknown form of stored rows {name!r}; known: {', '.join(CODECS)}")
+        raise UsageError(f"unknown codec of stored rows {name!r}; known: {', '.join(CODECS)}")
     return CODECS[name]
 
 

@@ -65,8 +65,8 @@ class Prefill:
     """What a prefill took, in milliseconds by stage, and what became of the cells of its prompt."""
 
     place_ms: float  # rows into the cache
-    repair_ms: float  # selecting tokens; 0 without spans
-    suffix_ms: float  # all that was computed
+    repair_ms: float  # selecting the span tokens to recompute, with the layers that this needs; 0 without spans
+    suffix_ms: float  # computing the new tokens and recomputing the selected ones
     cells: CellMap
 
 

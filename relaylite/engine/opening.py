@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from relaylite.engine import footprint, llama, native, self_check
@@ -136,18 +135,23 @@ def _open(path: Path, options: EngineOptions, held: Held, progress: _Progress) -
 
 def _load_model(path: Path, options: EngineOptions, held: Held, on_progress: OnProgress) -> llama.Model:
     footprint.check_load(path)
-    lent = held.keep(workers.Workers(options.rpc)) if options.rpc else None
-    load = partial(
-        llama.Model,
-        path,
-        n_gpu_layers=options.n_offloaded,
-        use_extra_buffers=native.extra_buffers_work(),
-        devices=lent.devices if lent else (),
-    )
-    model = held.keep(llama.Load(lambda go_on: load(go_on=go_on)).result(on_progress))
+    devices = _worker_devices(options.rpc, held, on_progress)
+    use_extra_buffers = native.extra_buffers_work()
+
+    def load(go_on: Callable[[float], bool]) -> llama.Model:
+        return llama.Model(path, n_gpu_layers=options.n_offloaded, use_extra_buffers=use_extra_buffers, devices=devices, go_on=go_on)
+
+    model = held.keep(llama.Load(load).result(on_progress))
     if model.has_encoder:
         raise ModelError(f"{path} is an encoder–decoder model; relaylite runs decoder-only chat models")
     return model
+
+
+def _worker_devices(addresses: Sequence[str], held: Held, on_progress: OnProgress) -> Sequence[int]:
+    """Devices that layers may go to, none without workers. One that does not answer takes some seconds, in which opening can be stopped."""
+    if not addresses:
+        return ()
+    return held.keep(llama.Load(lambda go_on: workers.Workers(addresses)).result(on_progress)).devices
 
 
 def _make_context(model: llama.Model, options: EngineOptions, n_threads: int, held: Held, stop: native.Stop) -> Computing:

@@ -60,7 +60,7 @@ class StoreSettings:
     ram: int | None = _setting(None, readers.size, "Rows kept in memory, such as 512MiB; a quarter of the free memory if unset.")
     disk: int = _setting(4 * 2**30, readers.size, "Rows kept on disk, such as 4GiB; 0 keeps none.")
     folder: Path | None = _setting(None, readers.folder_or_file, "Where rows on disk lie; a folder in relaylite's cache if unset.")
-    codec: str = _setting("plain", readers.choice(STORE_CODECS), "Form of rows on disk: plain, or smaller with some loss, down to q4.")
+    codec: str = _setting("plain", readers.choice(STORE_CODECS), "Codec of rows on disk: plain, or smaller with some loss, down to q4.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Settings:
     chat_template: str = _setting("", readers.text, "chatml, or a Jinja file, in place of the model's own chat template.")
     kv_type: str = _setting("f16", readers.choice(tuple(KV_TYPES)), "Type of the rows in the cache.")
     settle_after_s: float = _setting(
-        2.0, readers.number(0, 3600), "Idle seconds after which a conversation's past is computed exactly in the background; 0 never."
+        2.0, readers.number(0, 3600), "Idle seconds after which a conversation's messages are computed exactly in the background; 0 never."
     )
     store: StoreSettings = field(default_factory=StoreSettings)
     tui: TuiSettings = field(default_factory=TuiSettings)

@@ -19,6 +19,7 @@ from relaylite.engine.engine import Engine
 from relaylite.engine.llama import Load
 from relaylite.engine.options import EngineOptions
 from relaylite.errors import Cancelled, ModelError
+from relaylite.machine import workers
 
 SOON_S = 2.0  # a second, and some for a busy machine
 
@@ -136,6 +137,22 @@ def test_what_loading_raises_comes_out() -> None:
 
     with pytest.raises(ModelError, match="damaged"):
         Load(load).result(lambda fraction: None)
+
+
+def test_a_stop_is_seen_while_a_worker_does_not_answer(tiny_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Thing()
+    monkeypatch.setattr(workers, "Workers", lambda addresses: asked.load(lambda fraction: True))
+    with pytest.raises(Cancelled):
+        Engine.open(tiny_path, EngineOptions(rpc=("127.0.0.1:1",), on_progress=raising_from(0.0, Cancelled())))
+    asked.released.set()
+    assert asked.closed.wait(60)
+
+
+def test_an_error_of_the_system_in_the_reader_of_progress_is_not_one_of_the_file(tiny_path: Path) -> None:
+    error = BrokenPipeError("what reads our output is gone")
+    with pytest.raises(BrokenPipeError) as caught:
+        Engine.open(tiny_path, EngineOptions(on_progress=raising_from(1.0, error)))
+    assert caught.value is error
 
 
 # Ctrl-C in a script
