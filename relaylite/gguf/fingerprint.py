@@ -1,6 +1,6 @@
-"""What names a model's weights: a hash of the file's content, remembered by path, size, inode and times of change.
+"""What names a model's weights: a digest of the file's content, remembered by path, size, inode and times of change.
 
-A time of modification can be set by who replaces a file; the time of its last change of any kind cannot.
+Whoever replaces a file can set its time of modification, but not the time of its last change of any kind.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from relaylite import paths
+from relaylite.gguf.digest import hex_digest
 
 
 def of_file(path: Path, while_reading: Callable[[], None] = lambda: None) -> str:
@@ -23,19 +24,9 @@ def of_file(path: Path, while_reading: Callable[[], None] = lambda: None) -> str
     key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}|{stat.st_ino}"
     known = _read_known()
     if key not in known:
-        known[key] = _digest(path, while_reading)
+        known[key] = hex_digest(path, hashlib.blake2b(digest_size=16), while_reading)
         _write_known(known)
     return known[key]
-
-
-def _digest(path: Path, while_reading: Callable[[], None]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    chunk = memoryview(bytearray(1 << 20))
-    with path.open("rb", buffering=0) as file:
-        while n := file.readinto(chunk):
-            digest.update(chunk[:n])
-            while_reading()
-    return digest.hexdigest()
 
 
 def combined(*parts: object) -> str:
