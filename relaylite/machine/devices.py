@@ -1,4 +1,4 @@
-"""What the installed llama.cpp can run on: its devices and the processor features it was built to use. Opens no model."""
+"""What the installed llama.cpp can run on: its devices, and the processor features that it was built to use. Opens no model."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def has_rpc() -> bool:
 
 
 def of_worker(address: str) -> list[int]:
-    """Addresses in memory of the devices that the worker at `host:port` offers. It must answer: ggml ends the process if it does not."""
+    """Addresses in memory of the devices that the worker at `host:port` offers. The worker must answer: ggml ends the process otherwise."""
     add_server = _rpc("ggml_backend_rpc_add_server", ctypes.c_void_p, ctypes.c_char_p)
     server = ctypes.c_void_p(add_server(address.encode()))
     ggml = llama_cpp.llama_cpp._lib
@@ -81,7 +81,7 @@ def local_gpus() -> list[int]:
 
 
 def serve(address: str, n_threads: int) -> None:
-    """Be a worker at `host:port` (numbers, IPv4), with the graphics cards here or else the CPU. Comes back only if that fails."""
+    """Be a worker at `host:port` (numbers, IPv4), with the graphics cards here or else the CPU. Returns only if that fails."""
     offered = local_gpus() or _of_kind(_KINDS.index("CPU"))
     array = (ctypes.c_void_p * len(offered))(*offered)
     arguments = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p)
@@ -90,7 +90,7 @@ def serve(address: str, n_threads: int) -> None:
 
 
 def before_abort(act: Callable[[str], None]) -> None:
-    """Have `act` called, in any thread, with ggml's message when it is about to end the process; then it does."""
+    """Have ggml call `act(message)`, in the thread that fails, when it is about to end the process. It does so when `act` returns."""
     global _before_abort
     _before_abort = _ABORT(lambda message: act(message.decode("utf-8", "replace")))
     llama_cpp.llama_cpp._lib.ggml_set_abort_callback(_before_abort)

@@ -1,6 +1,7 @@
 """Workers: processes, here or on other machines, that hold layers of a model and compute them for llama.cpp's RPC backend.
 
-Names, asks and lends them. ggml ends the process when a worker does not answer, so each is asked before ggml connects to it.
+ggml ends the process when a worker does not answer, so each worker is asked before ggml connects to it. A worker serves one engine at a
+time, so this module notes which are lent.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ _lock = threading.Lock()
 
 
 class Workers:
-    """The workers of one engine, from open to close: a worker serves one engine at a time.
+    """The workers of one engine, lent to it from open to close.
 
-    `addresses`: `host:port` each. `devices` are those of the workers, in order, then the graphics cards of this machine. Raises
-    UsageError if this llama.cpp has no RPC or a worker is lent already, ModelError if one does not answer.
+    `addresses`: `host:port` each. `devices`: addresses in memory of the workers' devices, in order, then of the graphics cards here.
+    Raises UsageError if this llama.cpp has no RPC or a worker is lent already, ModelError if a worker does not answer within 10 s.
     """
 
     def __init__(self, addresses: Sequence[str]) -> None:
@@ -78,7 +79,7 @@ class Workers:
 
 
 def ask(address: str) -> None:
-    """Raise ModelError in one line unless a worker answers at `host:port` that speaks as this llama.cpp does."""
+    """Raise ModelError in one line unless a worker at `host:port` answers and speaks this llama.cpp's version of RPC."""
     host, _, port = address.rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as link:  # ggml knows IPv4 only
         link.settimeout(CONNECT_S)
@@ -104,7 +105,7 @@ def ask(address: str) -> None:
 
 
 def _leave(message: str) -> None:
-    """ggml ends the process when a worker goes away, and nothing can stop it: give the process time to end well."""
+    """ggml ends the process when a worker goes away, and nothing can stop that. Give the process time to end well."""
     global lost
     if "ggml-rpc" not in message:
         print(message, file=sys.stderr, flush=True)

@@ -21,7 +21,7 @@ from relaylite.reuse.rows import Tokens
 
 @dataclass(frozen=True, slots=True)
 class ContextOptions:
-    """Settings of a context; `callbacks` are addresses (function, data) of native callbacks."""
+    """Settings of a context. A callback is a pair of addresses (function, data) of native code; (0, 0) is none."""
 
     n_ctx: int
     n_batch: int
@@ -80,7 +80,10 @@ class Context:
         return int(ctypes.cast(self.pointer, ctypes.c_void_p).value or 0)
 
     def decode(self, tokens: Sequence[int] | Tokens, position: int, *, all_logits: bool = False) -> int:
-        """Compute at most n_batch tokens from `position` on, with logits of the last or of all; llama_decode's code (2: aborted)."""
+        """Compute 1 to n_batch tokens from `position` on, with logits of the last one or of all. Raises ValueError for another number.
+
+        Returns llama_decode's code: 0 is success, 2 is aborted.
+        """
         pointer, batch = self.pointer, self._batch
         n = len(tokens)
         if not 0 < n <= self.n_batch:
@@ -104,17 +107,19 @@ class Context:
         return np.ctypeslib.as_array(lc.llama_get_logits(self.pointer), shape=(n, self._n_vocab)).copy()
 
     def length(self) -> int:
+        """Of the live sequence, in tokens."""
         return int(lc.llama_memory_seq_pos_max(self.memory, 0)) + 1
 
     def clear(self) -> None:
+        """Forget both sequences."""
         lc.llama_memory_clear(self.memory, False)
 
     def truncate(self, position: int) -> bool:
-        """Drop positions from `position` on; False if this model's memory cannot (recurrent models)."""
+        """Drop the live sequence from `position` on. False if this model's memory cannot do that (recurrent models)."""
         return bool(lc.llama_memory_seq_rm(self.memory, 0, position, -1))
 
     def first_position(self) -> int:
-        """The first that every layer still holds, -1 if nothing is held."""
+        """The first position that every layer still holds, -1 if nothing is held."""
         return int(lc.llama_memory_seq_pos_min(self.memory, 0))
 
     @property

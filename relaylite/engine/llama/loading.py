@@ -38,8 +38,8 @@ class Load(Generic[Loaded]):
         the error goes on within a second. What is loaded by then, or is loaded later, is closed.
         """
         thread = threading.Thread(target=self._work, daemon=True)
-        thread.start()
         try:
+            thread.start()
             fraction: float | None = 0.0
             while fraction is not None:
                 on_progress(fraction)
@@ -47,7 +47,8 @@ class Load(Generic[Loaded]):
         except BaseException:
             self._is_wanted = False
             try:
-                thread.join(LEAVE_S)
+                if thread.is_alive():
+                    thread.join(LEAVE_S)
             finally:
                 self._drop()
             raise

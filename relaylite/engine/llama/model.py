@@ -48,7 +48,7 @@ class Model:
         self.vocab = Vocab(lc.llama_model_get_vocab(self.pointer), is_spaced=self.meta("tokenizer.ggml.model") == "llama")
 
     def apply(self, adapter: Path, scale: float) -> None:
-        """Add a LoRA file, which `adapters` has judged, to what every context made from now on computes. It is freed with the model."""
+        """Add a LoRA file, which `gguf.adapters` has checked, to every context that is made from now on. It is freed with the model."""
         log.clear_errors()
         pointer = lc.llama_adapter_lora_init(self.pointer, os.fsencode(adapter))
         if not pointer:
@@ -105,10 +105,8 @@ class Model:
 
 
 class Sketch:
-    """A model file without its weights and words: what contexts of it would take can be asked (`native.memory_of`), nothing computed.
-
-    Costs what reading the file's header costs, and no memory to speak of.
-    """
+    """A model file without its weights and words. It computes nothing, but can be asked what a context of it would take
+    (`native.memory_of`). It costs as much as reading the file's header, and hardly any memory."""
 
     adapters: Sequence[tuple[Any, float]] = ()
 
@@ -123,7 +121,7 @@ class Sketch:
         overrides[1].value.val_i64 = model.vocab.n_tokens
         params.kv_overrides = ctypes.cast(overrides, type(params.kv_overrides))
         log.clear_errors()
-        log.hush(id(self))  # what llama.cpp says of a sketch, it says again of the model itself
+        log.hush(id(self))  # llama.cpp said the same of the model itself
         self.pointer = lc.llama_model_load_from_file(os.fsencode(model.path), params)
         if not self.pointer:
             self.close()

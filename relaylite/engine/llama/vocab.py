@@ -13,7 +13,7 @@ _GUARD = "\x01"
 
 
 class Vocab:
-    """Token ids and their bytes, while the model is open. Fulfils `prompt.Tokenizer`."""
+    """Token ids and their bytes. Fulfils `prompt.builder.Tokenizer`. Raises EngineClosed when the model is closed."""
 
     def __init__(self, pointer: Any, *, is_spaced: bool) -> None:
         self._address = pointer
@@ -22,7 +22,7 @@ class Vocab:
         self.bos = bos if bos >= 0 and lc.llama_vocab_get_add_bos(pointer) else None
         self._special_bos, self._special_eos = bos, int(lc.llama_vocab_eos(pointer))
         self._pieces: dict[int, bytes] = {}
-        # A SentencePiece vocabulary puts a space before a text; a control character, which never merges, takes its place and is cut off.
+        # A SentencePiece vocabulary puts a space before a text. A control character in front, which never merges, gets it and is cut off.
         self._guard = self._raw(_GUARD, False) if is_spaced else []
 
     @property
@@ -51,7 +51,7 @@ class Vocab:
         return list(buffer[:n])
 
     def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
-        """Ids of `text`, without BOS or EOS and without a space of the tokenizer's own."""
+        """Ids of `text`, without BOS, EOS or the space that a tokenizer puts in front. `parse_special`: control tokens are read as such."""
         if not text:
             return []
         if not self._guard:
