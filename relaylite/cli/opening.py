@@ -59,7 +59,12 @@ def _loaded(settings: Settings, output: Output, load: Callable[[Path, Callable[[
         from relaylite.gguf.catalog import resolve_model
 
         path = resolve_model(settings.model, lambda *step: post(lambda: output.progress(*step)))
-        opened.append(load(path, lambda done: post(lambda: output.status(f"loading {path.name}: {done:.0%}"))))
+
+        def on_progress(fraction: float) -> None:
+            says = f"loading {path.name}: {fraction:.0%}" if fraction < 1 else f"checking {path.name}"
+            post(lambda: output.status(says))
+
+        opened.append(load(path, on_progress))
 
     for show in Work(work, kept=lambda: "stopped before the model was open; what was fetched of it is kept"):
         show()
