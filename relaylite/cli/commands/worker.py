@@ -27,7 +27,7 @@ def command(host: str, port: int, threads: int | None) -> None:
     The other machine names this one with --rpc. It gets the graphics cards here, or the CPU if there are none. One client is served at
     a time.
     """
-    from relaylite.engine.engine import start_llama_cpp
+    from relaylite.engine import llama
     from relaylite.machine import devices, workers
 
     if not devices.has_rpc():
@@ -36,7 +36,7 @@ def command(host: str, port: int, threads: int | None) -> None:
     if not _checked(host).is_loopback:
         output.note(workers.WARNING)
     _check_free(host, port)
-    start_llama_cpp()
+    llama.start()
     output.note(f"serving at {host}:{port}; on the other machine: relaylite run --rpc {host}:{port} …; Ctrl-C ends")
     for number in (signal.SIGINT, signal.SIGTERM):  # the call below does not come back to Python
         signal.signal(number, signal.SIG_DFL)
