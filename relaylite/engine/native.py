@@ -173,10 +173,10 @@ class Capture(_Handle):
 
 @dataclass(frozen=True, slots=True)
 class CacheInfo:
-    """What the graph says about the cache; relay.h's relay_info."""
+    """What the graph says about the cache; relay.h's relay_cache_info."""
 
     n_layer: int
-    n_cells: int
+    n_slots: int
     n_embd: int
     n_attn: int
     n_vocab: int
@@ -190,7 +190,7 @@ class CacheInfo:
 
 @dataclass(frozen=True, slots=True)
 class LayerInfo:
-    """One layer's rows; relay.h's relay_layer."""
+    """One layer's rows; relay.h's relay_layer_info."""
 
     k_bytes: int
     v_bytes: int
@@ -228,7 +228,7 @@ def _segments(placements: list[Placement]) -> Any:
         segment.n = placement.n
         if placement.rows is not None:
             segment.data = _pointer(placement.rows.data, "uint8_t")
-            segment.n_run, segment.first, segment.delta = len(placement.rows), placement.first, placement.delta
+            segment.n_tokens, segment.first, segment.delta = len(placement.rows), placement.first, placement.delta
     return segments
 
 
@@ -236,14 +236,14 @@ class Cache(_Handle):
     """The live sequence of one llama_context: its rows, and slices of the model's layers over them."""
 
     def __init__(self, context: int, n_threads: int, stop: Stop | None) -> None:
-        out = ffi.new("relay_context **")
+        out = ffi.new("relay_cache **")
         pointer = ffi.cast("struct llama_context *", context)
-        _check(lib.relay_open(pointer, n_threads, ffi.NULL if stop is None else stop.pointer, out))
-        super().__init__(out[0], lib.relay_close)
-        info = ffi.new("relay_info *")
-        _check(lib.relay_describe(self.pointer, info))
+        _check(lib.relay_cache_open(pointer, n_threads, ffi.NULL if stop is None else stop.pointer, out))
+        super().__init__(out[0], lib.relay_cache_close)
+        info = ffi.new("relay_cache_info *")
+        _check(lib.relay_cache_describe(self.pointer, info))
         self.info = CacheInfo(
-            info.n_layer, info.n_cells, info.n_embd, info.n_attn, info.n_vocab, info.n_batch, info.n_window,
+            info.n_layer, info.n_slots, info.n_embd, info.n_attn, info.n_vocab, info.n_batch, info.n_window,
             info.type_k, info.type_v, bool(info.can_rotate), bool(info.can_slice),
         )  # fmt: skip
         self.layers = tuple(self._describe_layer(il) for il in range(self.info.n_layer))
@@ -251,55 +251,55 @@ class Cache(_Handle):
         self.v_bytes = tuple(layer.v_bytes for layer in self.layers)
 
     def _describe_layer(self, il: int) -> LayerInfo:
-        layer = ffi.new("relay_layer *")
-        _check(lib.relay_describe_layer(self.pointer, il, layer))
+        layer = ffi.new("relay_layer_info *")
+        _check(lib.relay_cache_describe_layer(self.pointer, il, layer))
         return LayerInfo(layer.k_bytes, layer.v_bytes, layer.v_width, layer.n_attn, layer.n_head, layer.n_window, bool(layer.has_rope))
 
     @property
     def refusal(self) -> str:
         """Why rows cannot be moved or layers recomputed, "" if they can."""
-        return _text(lib.relay_refusal(self.pointer))
+        return _text(lib.relay_cache_refusal(self.pointer))
 
     def __len__(self) -> int:
         n = ffi.new("int32_t *")
-        _check(lib.relay_length(self.pointer, n))
+        _check(lib.relay_cache_length(self.pointer, n))
         return int(n[0])
 
     def truncate(self, start: int) -> None:
         """Drop positions from `start` on."""
-        _check(lib.relay_truncate(self.pointer, start))
+        _check(lib.relay_cache_truncate(self.pointer, start))
 
     def append(self, placements: list[Placement]) -> None:
         """Append cells behind the live sequence. Raises NativeError if they do not fit, or Damaged; nothing is appended then."""
         for placement in placements:
             if placement.rows is not None:
                 placement.rows.bring()
-        _check(lib.relay_append(self.pointer, _segments(placements), len(placements)))
+        _check(lib.relay_cache_append(self.pointer, _segments(placements), len(placements)))
 
     def write(self, start: int, placements: list[Placement], layers: range) -> None:
         """Write the rows of `layers` into the cells from position `start` on, which these placements tile. Raises Damaged or Cancelled."""
         for placement in placements:
             if placement.rows is not None:
                 placement.rows.bring(layers)
-        _check(lib.relay_write(self.pointer, start, _segments(placements), len(placements), layers.start, layers.stop))
+        _check(lib.relay_cache_write(self.pointer, start, _segments(placements), len(placements), layers.start, layers.stop))
 
     def read(self, start: int, end: int, *, heeds_stop: bool = False) -> npt.NDArray[np.uint8]:
         """Rows of positions `[start, end)`, layer-major as in `Rows.data`. Raises Cancelled between two layers if it `heeds_stop`."""
         out = np.empty(max(end - start, 0) * (sum(self.k_bytes) + sum(self.v_bytes)), np.uint8)
-        _check(lib.relay_read(self.pointer, start, end, _pointer(out, "uint8_t"), out.size, heeds_stop))
+        _check(lib.relay_cache_read(self.pointer, start, end, _pointer(out, "uint8_t"), out.size, heeds_stop))
         return out
 
     def rotate(self, start: int, end: int, delta: int) -> None:
         """Move K of positions `[start, end)` by `delta` positions, in every layer."""
-        _check(lib.relay_rotate(self.pointer, start, end, delta))
+        _check(lib.relay_cache_rotate(self.pointer, start, end, delta))
 
     def mark(self, last: int) -> None:
         """Before llama.cpp computes up to position `last`."""
-        _check(lib.relay_mark(self.pointer, last))
+        _check(lib.relay_cache_mark(self.pointer, last))
 
     def check(self, last: int) -> None:
         """After it did: raises NativeError if cell `last` was not written."""
-        _check(lib.relay_check(self.pointer, last))
+        _check(lib.relay_cache_check(self.pointer, last))
 
     def slice(
         self,
@@ -342,5 +342,5 @@ class Cache(_Handle):
         args.hidden_out, args.v_out = _pointer(out.get("hidden"), "float"), _pointer(out.get("v"), "float")
         args.attn_out, args.mass = _pointer(out.get("attention"), "float"), _pointer(out.get("mass"), "float")
         args.logits = _pointer(out.get("logits"), "float")
-        _check(lib.relay_slice_run(self.pointer, args))
+        _check(lib.relay_cache_run_slice(self.pointer, args))
         return SliceResult(**out)

@@ -32,7 +32,7 @@ def answers(tiny_path: Path) -> list[tuple[str, int, str]]:
 def test_every_bad_call_has_a_code_and_a_text(answers: list[tuple[str, int, str]]) -> None:
     assert len(answers) > 150 and answers[-1][0] == "end"
     for name, code, text in answers[:-1]:
-        expected = {lib.RELAY_BAD_ARGUMENT, lib.RELAY_NO_SPACE} if name.startswith("relay_append") else {lib.RELAY_BAD_ARGUMENT}
+        expected = {lib.RELAY_BAD_ARGUMENT, lib.RELAY_NO_SPACE} if name.startswith("relay_cache_append") else {lib.RELAY_BAD_ARGUMENT}
         assert code in expected, f"{name} gave {code}"
         assert text and "\n" not in text, name
 

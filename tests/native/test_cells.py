@@ -86,13 +86,13 @@ def test_truncating_and_appending_again(tiny: LiveModel) -> None:
 
 
 def test_the_cache_fills_to_its_last_cell_and_no_further(tiny: LiveModel) -> None:
-    n = tiny.cache.info.n_cells
+    n = tiny.cache.info.n_slots
     rows = tiny.random_rows(n)
-    with pytest.raises(NativeError, match=f"{n + 1} more cells do not fit: 0 of {n}"):
+    with pytest.raises(NativeError, match=f"{n + 1} more slots do not fit: 0 of {n}"):
         tiny.cache.append([Placement(n), Placement(1)])
     tiny.cache.append([Placement(n, rows)])
     assert np.array_equal(tiny.live_rows().data, rows.data)
-    with pytest.raises(NativeError, match="1 more cells do not fit"):
+    with pytest.raises(NativeError, match="1 more slots do not fit"):
         tiny.cache.append([Placement(1, rows)])
     assert len(tiny.cache) == n
 
@@ -140,10 +140,10 @@ def test_a_stopped_append_leaves_the_sequence_as_it_was(tiny: LiveModel) -> None
 def test_a_mark_that_no_decode_overwrites_is_a_breach(tiny: LiveModel) -> None:
     tiny.decode(tiny.tokens(10))
     tiny.cache.mark(12)
-    with pytest.raises(NativeError, match="cell 12 does not hold position 12"):
+    with pytest.raises(NativeError, match="slot 12 does not hold position 12"):
         tiny.cache.check(12)
     tiny.context.decode(tiny.tokens(2), 10)
-    with pytest.raises(NativeError, match="cell 12 does not hold position 12"):
+    with pytest.raises(NativeError, match="slot 12 does not hold position 12"):
         tiny.cache.check(12)
     tiny.cache.mark(12)
     tiny.context.decode(tiny.tokens(1), 12)
@@ -161,7 +161,7 @@ def test_a_decode_into_another_cell_is_a_breach(tiny: LiveModel) -> None:
     assert len(tiny.cache) == 2
     tiny.cache.mark(2)
     tiny.context.decode(tiny.tokens(1), 2)
-    with pytest.raises(NativeError, match="cell 2 does not hold position 2"):
+    with pytest.raises(NativeError, match="slot 2 does not hold position 2"):
         tiny.cache.check(2)
 
 

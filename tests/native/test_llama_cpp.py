@@ -84,6 +84,7 @@ def test_the_same_sources_compiled_another_way_are_the_same_build(suffix: str, m
 def test_an_extension_that_does_not_load_is_one_line() -> None:
     code = """
 import sys
+import relaylite
 sys.modules["relaylite._native"] = None
 try:
     import relaylite.engine.native
