@@ -17,7 +17,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from support.live_model import LiveModel, opened
 
-from relaylite.engine.native import Placement, ffi, lib
+from relaylite.engine.cache import Placement
+from relaylite.engine.native import ffi, lib
 
 NULL = ffi.NULL
 INT_MAX, INT_MIN = 2**31 - 1, -(2**31)

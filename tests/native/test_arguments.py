@@ -13,7 +13,8 @@ import pytest
 from support.live_model import LiveModel, opened
 
 from relaylite.engine import native
-from relaylite.engine.native import Placement, lib
+from relaylite.engine.cache import Placement
+from relaylite.engine.native import lib
 from relaylite.errors import NativeError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -48,9 +49,9 @@ def test_no_entry_is_left_out() -> None:
 def test_an_error_text_ends_with_the_next_call(tiny: LiveModel) -> None:
     with pytest.raises(NativeError, match="position outside the live sequence"):
         tiny.cache.truncate(5)
-    assert native._text(lib.relay_error_text())
+    assert native.text_of(lib.relay_error_text())
     len(tiny.cache)
-    assert native._text(lib.relay_error_text()) == ""
+    assert native.text_of(lib.relay_error_text()) == ""
 
 
 def test_closed_objects_say_so(tiny_path: Path) -> None:

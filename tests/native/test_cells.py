@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.live_model import LiveModel, opened
 
-from relaylite.engine.native import Placement
+from relaylite.engine.cache import Placement
 from relaylite.errors import NativeError
 from relaylite.reuse.rows import Rows
 

@@ -10,7 +10,7 @@ import pytest
 from support.live_model import LiveModel, opened
 from support.tiny_models import write_model
 
-from relaylite.engine.native import Placement
+from relaylite.engine.cache import Placement
 from relaylite.errors import Cancelled, NativeError
 
 

@@ -58,7 +58,7 @@ def loaded_with(monkeypatch: pytest.MonkeyPatch, built: str, version: str = nati
 
 def commit() -> str:
     """Of the installed llama.cpp, without what tells how it was compiled."""
-    return native._source(native._text(native.lib.relay_built_commit()))
+    return native._source(native.text_of(native.lib.relay_built_commit()))
 
 
 @pytest.mark.parametrize(("built", "version"), [("0badc0de", native.LLAMA_CPP_PYTHON), ("0badc0de-dirty", "0.3.36"), ("unknown", "0.3.35")])

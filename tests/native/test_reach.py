@@ -17,7 +17,7 @@ from support.reach import CACHE_TYPES, EXPECTED, error_of_moved_keys, examine, i
 from support.tiny_models import ARCHITECTURES, write_model
 
 from relaylite.engine import llama, native
-from relaylite.engine.native import Placement
+from relaylite.engine.cache import Cache, Placement
 
 RELAYING = [arch for arch, expected in EXPECTED.items() if expected.relays]
 WINDOWED = ["gemma2", "gemma3", "gpt-oss", "cohere2"]
@@ -153,10 +153,10 @@ def raw_context(path: Path, **params: Any) -> Iterator[int]:
 )
 def test_a_context_of_another_kind_is_refused(arch: str, params: dict[str, Any], reason: str, tmp_path: Path) -> None:
     with raw_context(write_model(tmp_path / "m.gguf", arch), **params) as context, pytest.raises(native.NativeError, match=reason):
-        native.Cache(context, 1, None)
+        Cache(context, 1, None)
 
 
 def test_a_context_in_use_is_refused(tiny: LiveModel) -> None:
     tiny.decode(tiny.tokens(3))
     with pytest.raises(native.NativeError, match="the cache must be empty"):
-        native.Cache(tiny.context.address, 1, None)
+        Cache(tiny.context.address, 1, None)

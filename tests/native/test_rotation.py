@@ -12,7 +12,7 @@ from support.live_model import LiveModel, opened
 from support.numpy_rope import ROPES, Rope
 from support.tiny_models import write_model
 
-from relaylite.engine.native import Placement
+from relaylite.engine.cache import Placement
 from relaylite.errors import NativeError
 
 F32 = npt.NDArray[np.float32]

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.live_model import LiveModel
 
-from relaylite.engine.native import Placement
+from relaylite.engine.cache import Placement
 from relaylite.errors import NativeError
 
 N_RUN = 40
