@@ -56,7 +56,7 @@ def context_calls(live: LiveModel) -> Iterator[BadCall]:
         yield f"relay_cache_describe_layer({il})", lambda il=il: lib.relay_cache_describe_layer(cache, il, layer)
 
 
-def cell_calls(live: LiveModel) -> Iterator[BadCall]:
+def row_calls(live: LiveModel) -> Iterator[BadCall]:
     cache, data = live.cache.pointer, buffer(live, N)
     yield "relay_cache_length(null out)", lambda: lib.relay_cache_length(cache, NULL)
     for p0 in (-1, N + 1, INT_MAX, INT_MIN):
@@ -208,7 +208,7 @@ def main(path: Path) -> None:
         rows = live.random_rows(N)
         live.cache.append([Placement(N, rows)])
         report(context_calls(live))
-        report(cell_calls(live))
+        report(row_calls(live))
         report(slice_calls(live))
         assert np.array_equal(live.live_rows().data, rows.data), "a refused call changed the rows"
         report(capture_calls())

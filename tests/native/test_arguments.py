@@ -63,7 +63,7 @@ def test_closed_objects_say_so(tiny_path: Path) -> None:
     live.cache.close()
 
 
-def test_cells_may_be_closed_after_their_context(tiny_path: Path) -> None:
+def test_a_cache_may_be_closed_after_its_context(tiny_path: Path) -> None:
     with opened(tiny_path) as live:
         live.decode(live.tokens(4))
         live.context.close()

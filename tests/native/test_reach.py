@@ -49,7 +49,7 @@ def test_slices_are_bit_true_with_every_type_of_cache(arch: str, type_k: str, ty
 
 @pytest.mark.parametrize("arch", WINDOWED)
 def test_rows_placed_beyond_the_window_stay_where_they_are(arch: str, tmp_path: Path) -> None:
-    """llama.cpp hands out cells that a window hides; rows that were placed must not be among them."""
+    """llama.cpp hands out slots that a window hides. Rows that were placed must not be among them."""
     with opened(write_model(tmp_path / "m.gguf", arch)) as live:
         tokens = live.tokens(200)
         live.decode(tokens[:150])
@@ -66,7 +66,7 @@ def test_rows_placed_beyond_the_window_stay_where_they_are(arch: str, tmp_path: 
 
 
 def assert_slice_is_decode(live: LiveModel, n_before: int, n: int) -> None:
-    """`n` tokens behind `n_before` cells of random rows."""
+    """`n` tokens behind `n_before` positions of random rows."""
     before, tokens = live.random_rows(n_before), live.tokens(n)
     live.cache.append([Placement(n_before, before)])
     expected = live.decode(tokens)
