@@ -1,5 +1,4 @@
-// cache_rotate.h: K rows given other positions by RoPE, in a graph of our own (after llama.cpp's
-// llama_kv_cache::build_rope_shift).
+// cache_rotate.h: gives K rows other positions by RoPE. The graph follows llama.cpp's llama_kv_cache::build_rope_shift.
 #pragma once
 
 #include <vector>
@@ -8,7 +7,7 @@
 
 namespace relay {
 
-// K rows of positions [p0, p1) that shall be good `delta` positions later.
+// K rows in the slots [p0, p1), to be rotated by `delta` positions.
 struct Move {
     int32_t p0;
     int32_t p1;

@@ -1,4 +1,4 @@
-// cache_segments.h: what a caller's segments mean: which rows, how many, and whether they are good.
+// cache_segments.h: reads a caller's segments: checks them, counts their tokens, finds their rows.
 #pragma once
 
 #include "cache.h"

@@ -1,6 +1,6 @@
-// cache_state.h: new slots for rows, by llama.cpp's state format (llama_kv_cache::state_write in its
-// src/llama-kv-cache.cpp). A state with the rows is composed and set on the scratch sequence. Then the live sequence
-// takes its slots over, which moves only their metadata.
+// cache_state.h: new slots with rows in them. llama.cpp gives such slots only to a saved state that is loaded
+// (llama_kv_cache::state_write in its src/llama-kv-cache.cpp has the format). So a state with the rows is composed and
+// loaded into the scratch sequence. Then the live sequence takes over its slots, which copies no rows.
 #pragma once
 
 #include "cache_segments.h"

@@ -2,8 +2,8 @@
 // sources, no meaning.
 //
 // With several backends, ggml_backend_sched_split_graph replaces sources by per-backend copies named
-// "<backend>#<name>#<n>" (ggml-backend.cpp). A copy stands for the nearest earlier node of that name, shape and type,
-// else for the weight or cache of that name, else for the graph input.
+// "<backend>#<name>#<n>" (ggml-backend.cpp). A copy stands for the nearest earlier node of that name, shape and type.
+// If there is none, it stands for the weight or cache of that name, and otherwise for the graph input.
 #pragma once
 
 #include <string>

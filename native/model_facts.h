@@ -8,7 +8,7 @@
 
 namespace relay {
 
-// Which positions up to its own a windowed layer sees (llama_hparams::is_masked_swa in llama.cpp's
+// The positions that a token sees in a windowed layer (llama_hparams::is_masked_swa in llama.cpp's
 // src/llama-hparams.h).
 struct Window {
     int32_t n = 0;            // 0: there is none

@@ -169,7 +169,8 @@ typedef struct relay_slice {
     const int32_t * tokens;    /* [n_tokens], needed if first == 0, else ignored */
     const float * hidden;      /* [n_tokens][n_embd] entering layer `first`, needed if first > 0 */
     const int32_t * positions; /* [n_tokens], ascending, inside the live sequence */
-    int32_t write_end;         /* K and V are written for layers [first, write_end): first (none), end or end + 1 */
+    int32_t write_end;         /* K and V are written for layers [first, write_end);
+                                   one of first (none), end, and end + 1 if that is at most n_layer */
     int32_t is_bitwise;        /* 1: equal to llama_decode bit for bit on the same batch;
                                    0: equal to rounding, and faster for few tokens on the CPU */
     int32_t n_probe;           /* the last n_probe tokens are the queries of `mass` */
