@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relaylite.engine import footprint, llama, native, self_check
+from relaylite.engine.cache import Cache
 from relaylite.engine.held import Held
 from relaylite.engine.interface import ModelInfo
 from relaylite.engine.kept_states import KeptStates
@@ -39,7 +40,7 @@ class Computing:
     capture: native.Capture
     context: llama.Context
     context_options: llama.ContextOptions
-    cache: native.Cache | None
+    cache: Cache | None
     refusal: str | None
 
 
@@ -173,10 +174,10 @@ def _make_context(model: llama.Model, options: EngineOptions, n_threads: int, he
     return Computing(stop, model, options.n_offloaded, capture, context, context_options, cache, refusal)
 
 
-def _open_cache(context: llama.Context, n_threads: int, held: Held, stop: native.Stop) -> tuple[native.Cache | None, str | None]:
+def _open_cache(context: llama.Context, n_threads: int, held: Held, stop: native.Stop) -> tuple[Cache | None, str | None]:
     """The rows of the context, and why spans cannot be relayed (None if they can)."""
     try:
-        cache = held.keep(native.Cache(context.address, n_threads, stop))
+        cache = held.keep(Cache(context.address, n_threads, stop))
     except native.Unsupported as error:
         return None, str(error)
     return cache, cache.refusal or self_check.run(cache, context) or None
