@@ -13,11 +13,11 @@ from relaylite.chain.agents import Agent
 from relaylite.engine.interface import ModelInfo
 from relaylite.errors import RelayliteError
 from relaylite.reuse.policies import FIDELITIES, POLICIES, Policy, parse_policy
+from relaylite.terminal_text import fit_for_terminal
 from relaylite.tui import files, search
 from relaylite.tui.commands import COMMANDS
 from relaylite.tui.conversation import Conversation, TurnRecord
 from relaylite.tui.engine_thread import EngineThread
-from relaylite.tui.safe_text import safe_text
 from relaylite.tui.screens.agents_dialog import AgentsDialog, ChainChoice
 from relaylite.tui.screens.dialog import ChoiceDialog, PathDialog, TextDialog
 from relaylite.tui.screens.map_screen import MapScreen
@@ -198,7 +198,7 @@ class Actions(Screen[None]):
             self.copy(last.text)
 
     def copy(self, text: str) -> None:
-        self.app.copy_to_clipboard(safe_text(text))
+        self.app.copy_to_clipboard(fit_for_terminal(text))
         self.notify(f"Copied {len(text):,} characters.", timeout=2)
 
     # -- the chain ---------------------------------------------------------------------------------------------------

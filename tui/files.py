@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from relaylite.errors import UsageError
+from relaylite.terminal_text import fit_for_terminal
 from relaylite.tui.conversation import Round
-from relaylite.tui.safe_text import safe_text
 
 HISTORY_LIMIT = 500
 HISTORY_ENTRY_LIMIT = 20_000  # characters; a pasted file is no message to call back
@@ -49,12 +49,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def markdown_of(rounds: Iterable[Round], model: str, policy: str) -> str:
     """The conversation as a Markdown document."""
-    lines = [f"# Conversation with {safe_text(model)}", "", f"Policy: {policy}", ""]
+    lines = [f"# Conversation with {fit_for_terminal(model)}", "", f"Policy: {policy}", ""]
     for each in rounds:
-        lines += [f"## Message {each.number + 1}", "", *(f"> {line}" for line in safe_text(each.task).splitlines()), ""]
+        lines += [f"## Message {each.number + 1}", "", *(f"> {line}" for line in fit_for_terminal(each.task).splitlines()), ""]
         for turn in each.turns:
             note = " (edited)" if turn.was_edited else ""
-            lines += [f"### {turn.agent}{note}", "", safe_text(turn.text).rstrip(), ""]
+            lines += [f"### {turn.agent}{note}", "", fit_for_terminal(turn.text).rstrip(), ""]
     return "\n".join(lines)
 
 

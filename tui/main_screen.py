@@ -16,12 +16,12 @@ from relaylite.chain.agents import Agent
 from relaylite.chain.attachments import Attachment
 from relaylite.events import ChainStarted, Notice, Phase, PrefillDone, TextDelta, TurnFinished, TurnStarted
 from relaylite.reuse.policies import Policy
+from relaylite.terminal_text import fit_for_terminal, one_line
 from relaylite.tui import look, reports
 from relaylite.tui.actions import Actions
 from relaylite.tui.commands import in_place_of
 from relaylite.tui.conversation import FINISHED, Conversation, State
 from relaylite.tui.engine_thread import EngineThread
-from relaylite.tui.safe_text import one_line, safe_text
 from relaylite.tui.widgets.blocks import TurnBlock
 from relaylite.tui.widgets.chain_strip import ChainStrip
 from relaylite.tui.widgets.inspector import Inspector
@@ -121,7 +121,7 @@ class MainScreen(Actions):
         refusal = self.info.relay_refusal if self.info is not None else None
         if text not in self._noticed and not (refusal and refusal in text):
             self._noticed.add(text)
-            self.notify(safe_text(text), severity=severity, timeout=10, markup=False)
+            self.notify(fit_for_terminal(text), severity=severity, timeout=10, markup=False)
 
     async def _show_chain_started(self, report: ChainStarted) -> None:
         await self.transcript.drop_waiting()
@@ -345,5 +345,5 @@ class MainScreen(Actions):
             self.notify(reason, timeout=3)
             self.status.show_turn(self.conversation.last)
             return
-        self.notify(safe_text(reason), title="Failed", severity="error", timeout=12, markup=False)
+        self.notify(fit_for_terminal(reason), title="Failed", severity="error", timeout=12, markup=False)
         self.status.show_text(f"{look.STATE_SIGNS['failed']} {one_line(reason, 300)}", "$error")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from itertools import pairwise
 
 from hypothesis import given, settings
@@ -13,7 +12,6 @@ from support.fakes import FakeEngine
 from textual.pilot import Pilot
 
 from relaylite.tui.markdown_lines import blocks_of
-from relaylite.tui.safe_text import one_line, safe_text
 from relaylite.tui.widgets.answer import Answer
 
 HOSTILE = {
@@ -67,20 +65,6 @@ def test_links_are_shown_with_their_target_and_cannot_be_clicked() -> None:
         assert not [segment for segment in strip if segment.style and segment.style.meta and "@click" in segment.style.meta]
 
     drive(app, scenario)
-
-
-@given(st.text())
-def test_safe_text_leaves_nothing_to_obey(text: str) -> None:
-    shown = safe_text(text)
-    assert all(char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs") for char in shown)
-    assert not set(shown) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
-    assert safe_text(shown) == shown
-    assert "\n" not in one_line(text) and len(one_line(text, 20)) <= 20
-
-
-@given(st.text(), st.integers(0, 50))
-def test_text_that_comes_in_pieces_is_cleaned_alike(text: str, at: int) -> None:
-    assert safe_text(text[:at]) + safe_text(text[at:]) == safe_text(text)
 
 
 MARKDOWN = st.lists(

@@ -11,8 +11,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 from relaylite.settings.settings import Settings, describe, shown
+from relaylite.terminal_text import one_line
 from relaylite.tui.commands import COMMANDS
-from relaylite.tui.safe_text import one_line
 from relaylite.tui.screens.dialog import Dialog
 
 KEY_WIDTH = 9

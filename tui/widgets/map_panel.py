@@ -14,9 +14,9 @@ from textual.widgets import Static
 
 from relaylite.events import PromptPart
 from relaylite.metrics import CellMap
+from relaylite.terminal_text import one_line
 from relaylite.tui import figures, look
 from relaylite.tui.conversation import TurnRecord
-from relaylite.tui.safe_text import one_line
 from relaylite.tui.widgets.cell_map import CellMapView
 from relaylite.tui.widgets.prompt_parts import origin_of
 

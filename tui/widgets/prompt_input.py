@@ -8,8 +8,8 @@ from textual import _ansi_sequences, events
 from textual.message import Message
 from textual.widgets import TextArea
 
+from relaylite.terminal_text import fit_for_terminal
 from relaylite.tui.files import History
-from relaylite.tui.safe_text import safe_text
 
 NEW_LINE_KEYS = ("ctrl+j", "shift+enter", "alt+enter", "shift+\r")  # the last: xterm's modifyOtherKeys
 
@@ -53,7 +53,7 @@ class PromptInput(TextArea):
     async def _on_paste(self, event: events.Paste) -> None:
         event.prevent_default()
         event.stop()
-        self.insert(safe_text(event.text))
+        self.insert(fit_for_terminal(event.text))
         self.scroll_cursor_visible()
 
     def _send(self) -> None:

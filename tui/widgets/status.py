@@ -11,10 +11,10 @@ from textual.content import Content
 from textual.widgets import Static
 
 from relaylite.engine.interface import ModelInfo
+from relaylite.terminal_text import one_line
 from relaylite.tui import figures, look
 from relaylite.tui.backend import Progress
 from relaylite.tui.conversation import Conversation, TurnRecord
-from relaylite.tui.safe_text import one_line
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 

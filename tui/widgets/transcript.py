@@ -14,8 +14,8 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
+from relaylite.terminal_text import fit_for_terminal
 from relaylite.tui.conversation import Conversation, Round, TurnRecord
-from relaylite.tui.safe_text import safe_text
 from relaylite.tui.widgets.blocks import MESSAGE_CHARACTERS, Block, MessageBlock, TurnBlock
 
 MOUNTED_LIMIT = 40  # appending got five times dearer from 1 to 60 mounted answers
@@ -93,7 +93,7 @@ class Transcript(VerticalScroll, can_focus=False):
         """A message that waits for the model, until `drop_waiting`."""
         await self.query("#welcome").remove()
         head = Content.assemble(("▪ ", "$primary"), ("you", "bold $primary"), ("  waits for the model", "$muted"))
-        body = Content(safe_text(text[:MESSAGE_CHARACTERS]))
+        body = Content(fit_for_terminal(text[:MESSAGE_CHARACTERS]))
         await self.mount(Static(Content("\n").join([head, body]), id="waiting", classes="message"))
         self.follow()
 
