@@ -126,7 +126,7 @@ async def measure_model(model: str) -> list[dict[str, object]]:
     from relaylite.reuse.policies import RELAY
     from relaylite.settings.settings import Settings
     from relaylite.tui.app import RelayApp
-    from relaylite.tui.engine_thread import EngineThread
+    from relaylite.tui.engine.thread import EngineThread
     from relaylite.tui.files import History
     from relaylite.tui.start import ModelOpener
 

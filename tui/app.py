@@ -27,10 +27,10 @@ from relaylite.settings.settings import Settings
 from relaylite.tui import look
 from relaylite.tui.commands import COMMANDS
 from relaylite.tui.conversation import Conversation
-from relaylite.tui.engine_thread import EngineThread
+from relaylite.tui.engine.reports import Report
+from relaylite.tui.engine.thread import EngineThread
 from relaylite.tui.files import History
-from relaylite.tui.main_screen import MainScreen
-from relaylite.tui.reports import Report
+from relaylite.tui.screens.main.screen import MainScreen
 from relaylite.tui.widgets.prompt_input import teach_alt_enter
 
 UPDATES_PER_SECOND = 20

@@ -14,8 +14,8 @@ from relaylite.chain.agents import choose_agents, load_agents
 from relaylite.errors import UsageError
 from relaylite.reuse.policies import parse_policy
 from relaylite.tui.app import CLOSE_TIMEOUT_S, RelayApp
-from relaylite.tui.backend import OnProgress, Progress, RelayLike
-from relaylite.tui.engine_thread import EngineThread
+from relaylite.tui.engine.opener import OnProgress, Progress, RelayLike
+from relaylite.tui.engine.thread import EngineThread
 from relaylite.tui.files import History
 from relaylite.tui.terminal import owned_terminal
 

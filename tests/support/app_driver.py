@@ -16,8 +16,8 @@ from relaylite.chain.attachments import Attachment
 from relaylite.reuse.policies import NAIVE, Policy
 from relaylite.settings.settings import Settings
 from relaylite.tui.app import RelayApp
-from relaylite.tui.backend import OnProgress, Opener, Progress, RelayLike
-from relaylite.tui.engine_thread import EngineThread
+from relaylite.tui.engine.opener import OnProgress, Opener, Progress, RelayLike
+from relaylite.tui.engine.thread import EngineThread
 from relaylite.tui.files import History
 from support.fakes import FakeEngine
 

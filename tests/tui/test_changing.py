@@ -134,7 +134,7 @@ def test_a_download_shows_its_progress_and_can_be_stopped() -> None:
                     on_progress(Progress("fetching big.gguf", 0.25))
             return super().locate(model, on_progress)
 
-    from relaylite.tui.backend import Progress
+    from relaylite.tui.engine.opener import Progress
 
     app = scripted_app(agents=["plan"], opener=SlowOpener(FakeEngine()))
 

@@ -7,10 +7,10 @@ from support.app_driver import ask, drive, notices, say, screen_text, scripted_a
 from support.fakes import FakeEngine
 from textual.pilot import Pilot
 
-from relaylite.tui.widgets import transcript
-from relaylite.tui.widgets.blocks import MessageBlock, TurnBlock
-from relaylite.tui.widgets.prompt_parts import PromptParts
-from relaylite.tui.widgets.transcript import Earlier
+from relaylite.tui.widgets.transcript import transcript
+from relaylite.tui.widgets.transcript.blocks import MessageBlock, TurnBlock
+from relaylite.tui.widgets.transcript.prompt_parts import PromptParts
+from relaylite.tui.widgets.transcript.transcript import Earlier
 
 CODE = "Here:\n\n```python\ndef f() -> int:\n    return 1\n```\n"
 

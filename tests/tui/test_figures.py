@@ -12,14 +12,14 @@ from textual.pilot import Pilot
 
 from relaylite.events import PromptPart
 from relaylite.metrics import CellMap, TtftParts, TurnMetrics
-from relaylite.tui import figures
-from relaylite.tui.cell_picture import draw
 from relaylite.tui.conversation import Conversation, TurnRecord
 from relaylite.tui.screens.map_screen import MapScreen
-from relaylite.tui.widgets.cell_map import CellMapView
-from relaylite.tui.widgets.history_plot import plot
-from relaylite.tui.widgets.map_panel import MapPanel
-from relaylite.tui.widgets.metrics_panel import MetricsPanel
+from relaylite.tui.text import figures
+from relaylite.tui.widgets.inspector.cell_map import CellMapView
+from relaylite.tui.widgets.inspector.cell_picture import draw
+from relaylite.tui.widgets.inspector.history_plot import plot
+from relaylite.tui.widgets.inspector.map_panel import MapPanel
+from relaylite.tui.widgets.inspector.metrics_panel import MetricsPanel
 
 PLAN = "first walk both lists with two indices, then take the smaller head, then append the rest"
 

@@ -11,8 +11,8 @@ from support.app_driver import ask, drive, screen_text, scripted_app, until
 from support.fakes import FakeEngine
 from textual.pilot import Pilot
 
-from relaylite.tui.markdown_lines import blocks_of
-from relaylite.tui.widgets.answer import Answer
+from relaylite.tui.text.markdown_lines import blocks_of
+from relaylite.tui.widgets.transcript.answer import Answer
 
 HOSTILE = {
     "markup": "[/bold] [link=http://x]x[/link] [red]r[/] [@click=app.quit]q[/]",

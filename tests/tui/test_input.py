@@ -16,7 +16,7 @@ from textual.widgets import TextArea
 
 from relaylite.tui.commands import COMMANDS
 from relaylite.tui.files import HISTORY_LIMIT, History
-from relaylite.tui.widgets.blocks import MessageBlock
+from relaylite.tui.widgets.transcript.blocks import MessageBlock
 
 UNUSABLE = {
     "ctrl+i": "Tab",

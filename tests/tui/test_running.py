@@ -16,7 +16,7 @@ from relaylite.errors import NativeError
 from relaylite.reuse.policies import RELAY
 from relaylite.settings.settings import Settings, TuiSettings
 from relaylite.tui.app import RelayApp
-from relaylite.tui.backend import OnProgress, Progress, RelayLike
+from relaylite.tui.engine.opener import OnProgress, Progress, RelayLike
 from relaylite.tui.screens.dialog import TextDialog
 
 

@@ -19,8 +19,8 @@ from relaylite.engine.interface import Memory
 from relaylite.events import ChainFinished, ChainStarted, Phase, PrefillDone, PromptPart, TextDelta, Turn, TurnFinished, TurnStarted
 from relaylite.metrics import CellMap, TtftParts, TurnMetrics
 from relaylite.tui.app import RelayApp
-from relaylite.tui.reports import RunEnded
-from relaylite.tui.widgets.metrics_panel import MetricsPanel
+from relaylite.tui.engine.reports import RunEnded
+from relaylite.tui.widgets.inspector.metrics_panel import MetricsPanel
 
 FOLDER = Path(__file__).parent / "snapshots"
 PLAN = "1. Read both lists with **two indices**.\n2. Take the smaller head each time.\n3. Append what is left of either list."

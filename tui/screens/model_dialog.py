@@ -9,8 +9,8 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from relaylite.gguf.catalog import CatalogEntry, load_catalog
-from relaylite.tui import figures
 from relaylite.tui.screens.dialog import Dialog
+from relaylite.tui.text import figures
 
 
 class ModelDialog(Dialog[str]):

@@ -20,7 +20,7 @@ from textual.visual import RenderOptions
 from textual.widget import Widget
 
 from relaylite.terminal_text import fit_for_terminal
-from relaylite.tui.markdown_lines import Line, MarkdownBlock, blocks_of
+from relaylite.tui.text.markdown_lines import Line, MarkdownBlock, blocks_of
 
 HIT_STYLE = "black on $accent"
 

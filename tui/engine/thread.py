@@ -18,8 +18,9 @@ from relaylite.chain.attachments import Attachment, attached_in, words_without_f
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Event, Notice
 from relaylite.reuse.policies import Policy
-from relaylite.tui import files, reports
-from relaylite.tui.backend import ChainLike, Opener, Progress, RelayLike
+from relaylite.tui import files
+from relaylite.tui.engine import reports
+from relaylite.tui.engine.opener import ChainLike, Opener, Progress, RelayLike
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from textual.widgets import Static
 from relaylite.events import PromptPart
 from relaylite.metrics import CellMap
 from relaylite.terminal_text import fit_for_terminal, one_line
-from relaylite.tui import figures
 from relaylite.tui.conversation import TurnRecord
+from relaylite.tui.text import figures
 
 PART_LIMIT = 4000  # characters shown of one part
 

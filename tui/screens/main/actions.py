@@ -14,22 +14,23 @@ from relaylite.engine.interface import ModelInfo
 from relaylite.errors import RelayliteError
 from relaylite.reuse.policies import FIDELITIES, POLICIES, Policy, parse_policy
 from relaylite.terminal_text import fit_for_terminal
-from relaylite.tui import files, search
+from relaylite.tui import files
 from relaylite.tui.commands import COMMANDS
 from relaylite.tui.conversation import Conversation, TurnRecord
-from relaylite.tui.engine_thread import EngineThread
+from relaylite.tui.engine.thread import EngineThread
 from relaylite.tui.screens.agents_dialog import AgentsDialog, ChainChoice
 from relaylite.tui.screens.dialog import ChoiceDialog, PathDialog, TextDialog
 from relaylite.tui.screens.map_screen import MapScreen
 from relaylite.tui.screens.model_dialog import ModelDialog
 from relaylite.tui.screens.pages import HelpPage, SettingsPage
-from relaylite.tui.widgets.blocks import Block, MessageBlock, TurnBlock, Wish
+from relaylite.tui.text import search
 from relaylite.tui.widgets.chain_strip import ChainStrip
-from relaylite.tui.widgets.inspector import Inspector
+from relaylite.tui.widgets.inspector.inspector import Inspector
 from relaylite.tui.widgets.prompt_input import PromptInput
 from relaylite.tui.widgets.search_bar import SearchBar
 from relaylite.tui.widgets.status import StatusLine, TopBar
-from relaylite.tui.widgets.transcript import Transcript
+from relaylite.tui.widgets.transcript.blocks import Block, MessageBlock, TurnBlock, Wish
+from relaylite.tui.widgets.transcript.transcript import Transcript
 
 if TYPE_CHECKING:
     from relaylite.tui.app import RelayApp

@@ -17,18 +17,19 @@ from relaylite.chain.attachments import Attachment
 from relaylite.events import ChainStarted, Notice, Phase, PrefillDone, TextDelta, TurnFinished, TurnStarted
 from relaylite.reuse.policies import Policy
 from relaylite.terminal_text import fit_for_terminal, one_line
-from relaylite.tui import look, reports
-from relaylite.tui.actions import Actions
+from relaylite.tui import look
 from relaylite.tui.commands import in_place_of
 from relaylite.tui.conversation import FINISHED, Conversation, State
-from relaylite.tui.engine_thread import EngineThread
-from relaylite.tui.widgets.blocks import TurnBlock
+from relaylite.tui.engine import reports
+from relaylite.tui.engine.thread import EngineThread
+from relaylite.tui.screens.main.actions import Actions
 from relaylite.tui.widgets.chain_strip import ChainStrip
-from relaylite.tui.widgets.inspector import Inspector
+from relaylite.tui.widgets.inspector.inspector import Inspector
 from relaylite.tui.widgets.prompt_input import PromptInput
 from relaylite.tui.widgets.search_bar import SearchBar
 from relaylite.tui.widgets.status import StatusLine, TopBar
-from relaylite.tui.widgets.transcript import Transcript
+from relaylite.tui.widgets.transcript.blocks import TurnBlock
+from relaylite.tui.widgets.transcript.transcript import Transcript
 
 PHASE_STATES: dict[str, State] = {"render": "reusing", "place": "reusing", "repair": "repairing", "suffix": "reading", "write": "writing"}
 

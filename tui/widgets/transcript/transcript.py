@@ -16,7 +16,7 @@ from textual.widgets import Static
 
 from relaylite.terminal_text import fit_for_terminal
 from relaylite.tui.conversation import Conversation, Round, TurnRecord
-from relaylite.tui.widgets.blocks import MESSAGE_CHARACTERS, Block, MessageBlock, TurnBlock
+from relaylite.tui.widgets.transcript.blocks import MESSAGE_CHARACTERS, Block, MessageBlock, TurnBlock
 
 MOUNTED_LIMIT = 40  # appending got five times dearer from 1 to 60 mounted answers
 MORE_STEP = 20

@@ -13,10 +13,11 @@ from textual.message import Message
 from textual.widgets import Static
 
 from relaylite.terminal_text import fit_for_terminal
-from relaylite.tui import figures, look
+from relaylite.tui import look
 from relaylite.tui.conversation import FINISHED, Round, TurnRecord
-from relaylite.tui.widgets.answer import Answer
-from relaylite.tui.widgets.prompt_parts import PromptParts
+from relaylite.tui.text import figures
+from relaylite.tui.widgets.transcript.answer import Answer
+from relaylite.tui.widgets.transcript.prompt_parts import PromptParts
 
 MESSAGE_LINES, MESSAGE_CHARACTERS = 12, 1000  # of a long message that are shown until it is unfolded
 MESSAGE_LIMIT = 40_000  # characters shown when it is unfolded; the chain has all of it

@@ -9,7 +9,7 @@ from typing import Literal
 from relaylite.chain.agents import Agent
 from relaylite.engine.interface import Memory, ModelInfo
 from relaylite.events import Event, Turn
-from relaylite.tui.backend import Progress
+from relaylite.tui.engine.opener import Progress
 
 STOPPED = "Stopped."  # the reason of what the user ended
 

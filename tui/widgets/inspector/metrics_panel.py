@@ -9,8 +9,8 @@ from textual.widgets import Static
 
 from relaylite.engine.interface import Memory
 from relaylite.metrics import TurnMetrics
-from relaylite.tui import figures
 from relaylite.tui.conversation import Conversation, TurnRecord
+from relaylite.tui.text import figures
 
 Line = tuple[str, str, str]  # label, value, bar
 LABEL_WIDTH = 15
