@@ -1,59 +1,19 @@
-"""What the app asks of relaylite, as protocols: `relaylite.api.Relay` fulfils them, and so does a scripted relay in tests."""
+"""Finding and opening models for the app, and how far that is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from relaylite.chain.agents import Agent
-from relaylite.chain.attachments import Attachment
-from relaylite.engine.interface import Memory, ModelInfo
-from relaylite.events import Event, Turn
-from relaylite.reuse.policies import Policy
-
-
-class RoundLike(Protocol):
-    @property
-    def task(self) -> str: ...
-    @property
-    def turns(self) -> Sequence[Turn]: ...
-    @property
-    def files(self) -> Sequence[Attachment]: ...
-
-
-class ChainLike(Protocol):
-    """A conversation with a chain of agents; docs/architecture.md has the contract."""
-
-    agents: Sequence[Agent]
-    policy: Policy
-
-    @property
-    def rounds(self) -> Sequence[RoundLike]: ...
-    def stream(self, task: str, *, files: Iterable[Attachment] = (), stop_after: int | None = None) -> Iterator[Event]: ...
-    def resume(self, stop_after: int | None = None) -> Iterator[Event]: ...
-    def cancel(self) -> None: ...
-    def retry(self, index: int | None = None) -> str: ...
-    def edit(self, round: int, index: int, text: str) -> None: ...
-    def measure_full(self, round: int, index: int) -> float: ...
-    def to_dict(self) -> dict[str, Any]: ...
-
-
-class RelayLike(Protocol):
-    """A loaded model."""
-
-    @property
-    def info(self) -> ModelInfo: ...
-    def chain(self, agents: Sequence[Agent]) -> ChainLike: ...
-    def chain_from_dict(self, data: Mapping[str, Any]) -> ChainLike: ...
-    def piece(self, token: int) -> bytes: ...
-    def memory(self) -> Memory: ...
-    def close(self) -> None: ...
+if TYPE_CHECKING:
+    from relaylite.api import Relay
+    from relaylite.settings.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far opening a model is: 0 to 1, or None where the size is unknown."""
+    """How far opening a model is: 0 to 1, or None where that is not known."""
 
     stage: str
     fraction: float | None
@@ -63,10 +23,33 @@ OnProgress = Callable[[Progress], None]
 
 
 class Opener(Protocol):
-    """Finds and opens models. Called in the engine's thread; what `on_progress` raises ends the call."""
+    """Finds and opens models. Called in the engine's thread. What `on_progress` raises ends the call and comes out of it."""
 
     def locate(self, model: str, on_progress: OnProgress) -> str:
         """The path of the file that `model` names, fetched if need be."""
         ...
 
-    def open(self, path: str, on_progress: OnProgress) -> RelayLike: ...
+    def open(self, path: str, on_progress: OnProgress) -> Relay: ...
+
+
+class ModelOpener:
+    """Opens real models with the settings' values."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def locate(self, model: str, on_progress: OnProgress) -> str:
+        from relaylite.gguf.catalog import resolve_model
+
+        def fetched(name: str, done: int, total: int) -> None:
+            on_progress(Progress(f"fetching {name}", done / total if total else None))
+
+        return str(resolve_model(model, fetched))
+
+    def open(self, path: str, on_progress: OnProgress) -> Relay:
+        from relaylite.api import Relay
+
+        def loaded(fraction: float) -> None:
+            on_progress(Progress("loading", fraction) if fraction < 1 else Progress("checking the loaded model", None))
+
+        return Relay(path, on_progress=loaded, **self._settings.relay_options())

@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from relaylite.terminal_text import fit_for_terminal
 from relaylite.tui import look
-from relaylite.tui.conversation import FINISHED, Round, TurnRecord
+from relaylite.tui.conversation import FINISHED, RoundRecord, TurnRecord
 from relaylite.tui.text import figures
 from relaylite.tui.widgets.transcript.answer import Answer
 from relaylite.tui.widgets.transcript.prompt_parts import PromptParts
@@ -70,7 +70,7 @@ class Block(Vertical, can_focus=True):
 class MessageBlock(Block):
     """What the user wrote; a long message is folded."""
 
-    def __init__(self, round: Round) -> None:
+    def __init__(self, round: RoundRecord) -> None:
         super().__init__(classes="message")
         self.round = round
         self.is_folded = True
