@@ -71,7 +71,7 @@ class Loss:
 def opened(path: Path, kv_type: str, is_rotated: bool, n_threads: int) -> Engine:
     """llama.cpp reads the variable when it makes a context."""
     os.environ["LLAMA_ATTN_ROT_DISABLE"] = "0" if is_rotated else "1"
-    return Engine.open(path, EngineOptions(n_ctx=2048, n_threads=n_threads, type_k=kv_type, type_v=kv_type))
+    return Engine.open(path, EngineOptions(n_ctx=2048, n_threads=n_threads, kv_type=kv_type))
 
 
 def logits_behind(engine: Engine, store: Store, tokens: list[int], policy: Policy, following: list[int]) -> F32:

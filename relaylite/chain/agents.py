@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Literal, get_args
 from relaylite import paths
 from relaylite.errors import UsageError, did_you_mean
 from relaylite.sampling import Sampling
+from relaylite.settings.toml_file import read_toml
 
 Reads = Literal["task", "previous", "all"]
 READS: tuple[Reads, ...] = get_args(Reads)
@@ -151,14 +151,7 @@ def load_agents(extra_file: Path | None = None) -> dict[str, Agent]:
 
 def read_agents(path: Path, known: Mapping[str, Agent]) -> dict[str, Agent]:
     """The agents of one TOML file, a table each; what a table leaves out comes from the agent of that name in `known`."""
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read the agents file {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"the agents file {path} is not UTF-8 text") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: {error}") from error
+    tables = read_toml(path, f"the agents file {path}")
     return {name: _agent_of(path, name, table, known.get(name)) for name, table in tables.items()}
 
 

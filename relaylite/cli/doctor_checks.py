@@ -15,6 +15,7 @@ from relaylite.chain.agents import load_agents
 from relaylite.errors import RelayliteError
 from relaylite.gguf import download
 from relaylite.gguf.catalog import load_catalog
+from relaylite.machine.installation import build_command, install_command
 from relaylite.machine.resources import available_bytes, logical_cores, physical_cores
 from relaylite.settings import settings
 
@@ -56,7 +57,7 @@ def llama_cpp() -> list[Finding]:
     try:
         from relaylite.machine import devices
     except (ImportError, OSError) as error:
-        return [Finding(PROBLEM, "llama.cpp", str(error), "pip install --force-reinstall llama-cpp-python==0.3.36")]
+        return [Finding(PROBLEM, "llama.cpp", str(error), install_command())]
     listed = devices.list_devices()
     found = [
         Finding(OK, f"device {device.name}", f"{device.description} ({device.kind}), {device.free_bytes / 1e9:.1f} GB free")
@@ -70,10 +71,8 @@ def llama_cpp() -> list[Finding]:
     if any(device.is_gpu for device in listed):
         found.append(Finding(OK, "GPU", "used with --gpu-layers"))
     elif flag := _missing_gpu_flag():
-        advice = f'CMAKE_ARGS="{flag}" pip install --force-reinstall --no-cache-dir --no-binary llama-cpp-python llama-cpp-python==0.3.36'
-        found.append(
-            Finding(NOTE, "GPU", "there is one that this build of llama.cpp cannot use", f"{advice}, then install relaylite again")
-        )
+        advice = f"{build_command(flag)}, then install relaylite again"
+        found.append(Finding(NOTE, "GPU", "there is one that this build of llama.cpp cannot use", advice))
     return found
 
 

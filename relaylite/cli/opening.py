@@ -38,24 +38,10 @@ def open_engine(settings: Settings, output: Output, *, n_ctx: int, verbose: bool
     """A bare engine for measuring, in the same way; `n_ctx` where the settings name no context."""
 
     def load(path: Path, on_progress: Callable[[float], None]) -> Engine:
-        from relaylite.engine.engine import Engine, EngineOptions
+        from relaylite.engine.engine import Engine
+        from relaylite.engine.options import EngineOptions
 
-        def go_on(fraction: float) -> bool:
-            on_progress(fraction)
-            return True
-
-        options = EngineOptions(
-            n_ctx=settings.ctx or n_ctx,
-            n_threads=settings.threads,
-            n_gpu_layers=settings.gpu_layers,
-            rpc=settings.rpc,
-            lora=settings.lora,
-            chat_template=settings.chat_template,
-            type_k=settings.kv_type,
-            type_v=settings.kv_type,
-            relay=dict(settings.relay),
-            on_progress=go_on,
-        )
+        options = EngineOptions(**{"n_ctx": n_ctx, **settings.engine_options()}, on_progress=on_progress)
         return Engine.open(path, options)
 
     engine = _loaded(settings, output, load, verbose=verbose)

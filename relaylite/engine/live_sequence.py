@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from relaylite.engine import llama, llama_log
+from relaylite.engine import llama
 from relaylite.engine.late_rows import LateRows
 from relaylite.engine.native import F16, F32, Cache, Capture, Placement, Stop
 from relaylite.errors import Cancelled, NativeError
@@ -119,7 +119,7 @@ class LiveSequence:
         """Become the sequence of these tokens, whose state was read from this context."""
         self.forget()
         if not self._context.write_state(state):
-            raise NativeError(f"llama.cpp does not take back the state of {len(tokens)} tokens: {llama_log.last_error()}")
+            raise NativeError(f"llama.cpp does not take back the state of {len(tokens)} tokens: {llama.last_error()}")
         self.tokens = list(tokens)
 
     def forget(self) -> None:
@@ -145,7 +145,7 @@ class LiveSequence:
             raise Cancelled("stopped")
         if code != 0:
             where = f"{len(tokens)} tokens at position {len(self.tokens)}"
-            raise NativeError(f"llama.cpp could not compute {where} (code {code}): {llama_log.last_error()}")
+            raise NativeError(f"llama.cpp could not compute {where} (code {code}): {llama.last_error()}")
         if watched is not None:
             watched.check(last)
         self.tokens += tokens

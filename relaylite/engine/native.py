@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relaylite.errors import Cancelled, NativeError
+from relaylite.machine.installation import LLAMA_CPP_PYTHON, install_command
 from relaylite.reuse.rows import Rows, Tokens
 
 try:
@@ -24,8 +25,6 @@ except ImportError as error:
 
 F32 = npt.NDArray[np.float32]
 F16 = npt.NDArray[np.float16]
-
-LLAMA_CPP_PYTHON = "0.3.36"
 
 
 class Unsupported(NativeError):
@@ -41,8 +40,7 @@ def check_build() -> None:
     if not is_same:
         found = loaded or f"of llama-cpp-python {llama_cpp.__version__}"
         raise NativeError(
-            f"llama.cpp {found} is loaded, relaylite was built against {built or f'that of {LLAMA_CPP_PYTHON}'}: "
-            f"run pip install llama-cpp-python=={LLAMA_CPP_PYTHON}"
+            f"llama.cpp {found} is loaded, relaylite was built against {built or f'that of {LLAMA_CPP_PYTHON}'}: run {install_command()}"
         )
 
 

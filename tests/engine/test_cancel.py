@@ -46,7 +46,7 @@ def is_as_new(live: LiveEngine) -> bool:
     tokens = live.tokens(40, 5)
     was_empty = len(live.engine.harvest("")) == 0
     logits = live.full(tokens)
-    with opened(Path(live.engine.info.path), type_k="f32", type_v="f32") as fresh:
+    with opened(Path(live.engine.info.path), kv_type="f32") as fresh:
         return was_empty and np.array_equal(fresh.full(tokens), logits)
 
 

@@ -34,7 +34,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def live(model: tuple[str, Path]) -> Iterator[LiveEngine]:
-    with opened(model[1], n_ctx=512, type_k="f32", type_v="f32") as live:
+    with opened(model[1], n_ctx=512, kv_type="f32") as live:
         yield live
 
 

@@ -36,7 +36,7 @@ POLICIES = (FULL, PREFIX, NAIVE, RELAY, RELAY, SHORT)
 def run(rng: np.random.Generator, folder: Path) -> None:
     arch = str(rng.choice(list(ROPES)))
     path = write_model(folder / "m.gguf", arch, n_layer=int(rng.integers(2, 5)), weights="F32")
-    with opened(path, n_ctx=N_CTX, type_k="f32", type_v="f32") as live:
+    with opened(path, n_ctx=N_CTX, kv_type="f32") as live:
         Episode(rng, live, Identity(live, ROPES[arch])).steps()
 
 

@@ -1,5 +1,7 @@
-"""Lines that llama.cpp logs, on their way to Python's logging, and the errors among them. Knows no llama_cpp; the CLI and the app decide
-where lines land."""
+"""Lines that llama.cpp logs go to Python's logging, under "relaylite.llama". The last errors among them are kept for messages.
+
+The command line and the app decide where the lines are shown.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def take(level: int, text: bytes) -> None:
 
 
 def hush(key: int) -> None:
-    """Everything is for debugging only, until `unhush` with the same key."""
+    """Log every line at the level DEBUG, until `unhush` is called with the same key."""
     _hushed.add(key)
 
 
@@ -39,7 +41,7 @@ def clear_errors() -> None:
 
 
 def first_error() -> str:
-    """The first error since they were cleared, as one short line: those after it say only what failed in turn."""
+    """The first error since `clear_errors`, as one short line. Later errors only say what failed because of it."""
     return _errors[0].strip()[:200] if _errors else "no reason given"
 
 
