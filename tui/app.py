@@ -20,12 +20,11 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widget import MountError
 
-from relaylite.events import TextDelta
 from relaylite.settings.settings import Settings
 from relaylite.terminal_text import fit_for_terminal
 from relaylite.tui import look
 from relaylite.tui.commands import COMMANDS
-from relaylite.tui.engine.reports import Report
+from relaylite.tui.engine.reports import Report, joined
 from relaylite.tui.engine.thread import EngineThread
 from relaylite.tui.files import History
 from relaylite.tui.run_state import RunState
@@ -90,7 +89,7 @@ class RelayApp(App[None]):
         gc.set_threshold(GC_THRESHOLD, 20, 50)
 
     async def _drain(self) -> None:
-        """Show what the engine reported since the last time; runs of text as one piece."""
+        """Show what the engine reported since the last time."""
         now, ui_time = time.monotonic(), time.thread_time()
         passed = now - self._updated_at
         if passed < SLOWEST_UPDATE_S and ui_time - self._ui_time > UI_SHARE * passed:
@@ -157,21 +156,3 @@ class RelayApp(App[None]):
         self.engine.cancel()
         gc.unfreeze()
         gc.set_threshold(*self._gc_threshold)
-
-
-def joined(reports: Iterable[Report]) -> Iterable[Report]:
-    """The same reports, with neighbouring pieces of one agent's text made one."""
-    pending: TextDelta | None = None
-    for report in reports:
-        if isinstance(report, TextDelta) and pending is not None and pending.agent == report.agent:
-            pending = TextDelta(report.agent, pending.text + report.text, report.n_tokens)
-            continue
-        if pending is not None:
-            yield pending
-            pending = None
-        if isinstance(report, TextDelta):
-            pending = report
-        else:
-            yield report
-    if pending is not None:
-        yield pending
