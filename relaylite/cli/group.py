@@ -22,8 +22,8 @@ from relaylite import paths
 from relaylite.cli import interrupts
 from relaylite.cli.command import Group
 from relaylite.cli.document import Document
-from relaylite.cli.terminal import fit_for_terminal
 from relaylite.errors import RelayliteError
+from relaylite.terminal_text import fit_for_terminal
 
 FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 STOPPED = "stopped"

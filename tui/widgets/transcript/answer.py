@@ -19,8 +19,8 @@ from textual.style import Style
 from textual.visual import RenderOptions
 from textual.widget import Widget
 
-from relaylite.tui.markdown_lines import Line, MarkdownBlock, blocks_of
-from relaylite.tui.safe_text import safe_text
+from relaylite.terminal_text import fit_for_terminal
+from relaylite.tui.text.markdown_lines import Line, MarkdownBlock, blocks_of
 
 HIT_STYLE = "black on $accent"
 
@@ -55,17 +55,17 @@ class Answer(Widget):
         self._ends: list[int] = []  # row after each block
         self._wrap_width = 0
         self._hit = ""
-        self._take(safe_text(text))
+        self._take(fit_for_terminal(text))
 
     def write(self, text: str) -> None:
         """Append `text`."""
         rows = self._n_rows
-        self._take(safe_text(text))
+        self._take(fit_for_terminal(text))
         self.refresh(layout=self._n_rows != rows)  # laying out the whole screen costs ten times a repaint
 
     def settle(self, text: str) -> None:
         """Show `text`, whatever was written before."""
-        text = safe_text(text)
+        text = fit_for_terminal(text)
         if text != self._source:
             self._source, self._open_at, self._open_line, self._n_settled, self._laid = "", 0, 0, 0, []
             self._take(text)

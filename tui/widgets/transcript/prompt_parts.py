@@ -8,9 +8,9 @@ from textual.widgets import Static
 
 from relaylite.events import PromptPart
 from relaylite.metrics import CellMap
-from relaylite.tui import figures
+from relaylite.terminal_text import fit_for_terminal, one_line
 from relaylite.tui.conversation import TurnRecord
-from relaylite.tui.safe_text import one_line, safe_text
+from relaylite.tui.text import figures
 
 PART_LIMIT = 4000  # characters shown of one part
 
@@ -66,5 +66,5 @@ def _entry(part: PromptPart, fate: str, colors: dict[str, str]) -> Content:
         return head
     more = len(part.text) - PART_LIMIT
     text = part.text[:PART_LIMIT] + (f" … {figures.count(more)} more characters" if more > 0 else "")
-    body = [Content.assemble((f"{sign} ", color), safe_text(line)) for line in text.strip().splitlines()]
+    body = [Content.assemble((f"{sign} ", color), fit_for_terminal(line)) for line in text.strip().splitlines()]
     return Content("\n").join([head, *body])

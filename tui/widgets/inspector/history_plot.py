@@ -8,8 +8,8 @@ from __future__ import annotations
 from textual.content import Content
 from textual.widgets import Static
 
-from relaylite.tui import figures
 from relaylite.tui.conversation import Conversation, TurnRecord
+from relaylite.tui.text import figures
 
 AXIS_WIDTH = 8
 

@@ -24,7 +24,7 @@ from textual.widget import Widget
 
 from relaylite.metrics import CellMap
 from relaylite.tui import look
-from relaylite.tui.cell_picture import Picture, draw
+from relaylite.tui.widgets.inspector.cell_picture import Picture, draw
 
 
 class CellMapView(Widget, can_focus=True):

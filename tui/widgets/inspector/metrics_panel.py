@@ -8,24 +8,24 @@ from textual.content import Content
 from textual.widgets import Static
 
 from relaylite.engine.interface import Memory
-from relaylite.metrics import TurnMetrics
-from relaylite.tui import figures
+from relaylite.metrics import STAGES, TurnMetrics
 from relaylite.tui.conversation import Conversation, TurnRecord
+from relaylite.tui.text import figures
 
-Line = tuple[str, str, str]  # label, value, bar
+Row = tuple[str, str, str]  # label, value, bar
 LABEL_WIDTH = 15
 VALUE_WIDTH = 9
-STAGES = ("render", "place", "rectify", "suffix", "sample")
+STAGE_NAMES = {"rectify": "repair"}  # where the app's word is another than that of `--json`
 
 
-def ttft_lines(metrics: TurnMetrics, bar_width: int) -> Iterable[Line]:
+def ttft_lines(metrics: TurnMetrics, bar_width: int) -> Iterable[Row]:
     total = metrics.ttft_parts_ms.total or 1.0
     for stage in STAGES:
         ms = getattr(metrics.ttft_parts_ms, stage)
-        yield f"  {stage}", figures.milliseconds(ms), figures.bar(ms / total, bar_width)
+        yield f"  {STAGE_NAMES.get(stage, stage)}", figures.milliseconds(ms), figures.bar(ms / total, bar_width)
 
 
-def token_lines(metrics: TurnMetrics, bar_width: int) -> Iterable[Line]:
+def token_lines(metrics: TurnMetrics, bar_width: int) -> Iterable[Row]:
     total = metrics.prompt_tokens or 1
     kinds = (
         ("exact", metrics.prefix_tokens),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from relaylite.chain.agents import Agent
 from relaylite.engine.interface import Memory, ModelInfo
-from relaylite.events import Event, Turn
-from relaylite.tui.backend import Progress
+from relaylite.events import Event, TextDelta, Turn
+from relaylite.tui.engine.opener import Progress
 
 STOPPED = "Stopped."  # the reason of what the user ended
 
@@ -113,3 +114,22 @@ class Failed:
 
 
 Report = Event | Attached | Opening | Opened | OpenFailed | RunEnded | MemoryUsed | Dropped | Edited | Measured | Loaded | Saved | Failed
+
+
+def joined(reports: Iterable[Report]) -> Iterator[Report]:
+    """The same reports, but neighbouring pieces of one agent's text are one, and of neighbouring steps of opening only the last is left."""
+    pending: Report | None = None
+    for report in reports:
+        match pending, report:
+            case TextDelta() as before, TextDelta() as after if before.agent == after.agent:
+                pending = TextDelta(after.agent, before.text + after.text, after.n_tokens)
+                continue
+            case Opening() as before, Opening() as after if before.model == after.model:
+                pass
+            case None, _:
+                pass
+            case before, _:
+                yield before
+        pending = report
+    if pending is not None:
+        yield pending

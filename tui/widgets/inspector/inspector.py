@@ -9,9 +9,9 @@ from textual.containers import VerticalScroll
 
 from relaylite.engine.interface import Memory
 from relaylite.tui.conversation import Conversation, TurnRecord
-from relaylite.tui.widgets.history_plot import HistoryPlot
-from relaylite.tui.widgets.map_panel import MapPanel
-from relaylite.tui.widgets.metrics_panel import MetricsPanel
+from relaylite.tui.widgets.inspector.history_plot import HistoryPlot
+from relaylite.tui.widgets.inspector.map_panel import MapPanel
+from relaylite.tui.widgets.inspector.metrics_panel import MetricsPanel
 
 
 class Inspector(VerticalScroll, can_focus=False):

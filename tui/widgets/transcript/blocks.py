@@ -12,11 +12,12 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
-from relaylite.tui import figures, look
-from relaylite.tui.conversation import FINISHED, Round, TurnRecord
-from relaylite.tui.safe_text import safe_text
-from relaylite.tui.widgets.answer import Answer
-from relaylite.tui.widgets.prompt_parts import PromptParts
+from relaylite.terminal_text import fit_for_terminal
+from relaylite.tui import look
+from relaylite.tui.conversation import FINISHED, RoundRecord, TurnRecord
+from relaylite.tui.text import figures
+from relaylite.tui.widgets.transcript.answer import Answer
+from relaylite.tui.widgets.transcript.prompt_parts import PromptParts
 
 MESSAGE_LINES, MESSAGE_CHARACTERS = 12, 1000  # of a long message that are shown until it is unfolded
 MESSAGE_LIMIT = 40_000  # characters shown when it is unfolded; the chain has all of it
@@ -69,7 +70,7 @@ class Block(Vertical, can_focus=True):
 class MessageBlock(Block):
     """What the user wrote; a long message is folded."""
 
-    def __init__(self, round: Round) -> None:
+    def __init__(self, round: RoundRecord) -> None:
         super().__init__(classes="message")
         self.round = round
         self.is_folded = True
@@ -80,7 +81,7 @@ class MessageBlock(Block):
 
     def compose(self) -> ComposeResult:
         files = f"  with {', '.join(self.round.files)}" if self.round.files else ""
-        yield Static(Content.assemble(("▪ ", "$primary"), ("you", "bold $primary"), (safe_text(files), "$muted")), classes="head")
+        yield Static(Content.assemble(("▪ ", "$primary"), ("you", "bold $primary"), (fit_for_terminal(files), "$muted")), classes="head")
         yield Static(self._content(), classes="body")
 
     def _content(self) -> Content:
@@ -88,12 +89,12 @@ class MessageBlock(Block):
         if not self.is_folded:
             more = len(text) - MESSAGE_LIMIT
             note = f"\n… {figures.count(more)} more characters" if more > 0 else ""
-            return Content.assemble(safe_text(text[:MESSAGE_LIMIT]), (note, "$muted"))
+            return Content.assemble(fit_for_terminal(text[:MESSAGE_LIMIT]), (note, "$muted"))
         lines = text[:MESSAGE_CHARACTERS].splitlines()[:MESSAGE_LINES]
         shown = "\n".join(lines)
         more = len(text) - len(shown)
         note = f"\n▶ {figures.count(more)} more characters; Enter unfolds" if more > 1 else ""
-        return Content.assemble(safe_text(shown), (note, "$muted"))
+        return Content.assemble(fit_for_terminal(shown), (note, "$muted"))
 
     async def action_fold(self) -> None:
         self.is_folded = not self.is_folded

@@ -14,11 +14,12 @@ from textual.widgets import Static
 
 from relaylite.events import PromptPart
 from relaylite.metrics import CellMap
-from relaylite.tui import figures, look
+from relaylite.terminal_text import one_line
+from relaylite.tui import look
 from relaylite.tui.conversation import TurnRecord
-from relaylite.tui.safe_text import one_line
-from relaylite.tui.widgets.cell_map import CellMapView
-from relaylite.tui.widgets.prompt_parts import origin_of
+from relaylite.tui.text import figures
+from relaylite.tui.widgets.inspector.cell_map import CellMapView
+from relaylite.tui.widgets.transcript.prompt_parts import origin_of
 
 ORIGIN_SIGNS = {"template": "·", "system": "s", "user": "u", "file": "f", "glue": "g"}
 

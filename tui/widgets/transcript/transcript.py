@@ -14,9 +14,9 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
-from relaylite.tui.conversation import Conversation, Round, TurnRecord
-from relaylite.tui.safe_text import safe_text
-from relaylite.tui.widgets.blocks import MESSAGE_CHARACTERS, Block, MessageBlock, TurnBlock
+from relaylite.terminal_text import fit_for_terminal
+from relaylite.tui.conversation import Conversation, RoundRecord, TurnRecord
+from relaylite.tui.widgets.transcript.blocks import MESSAGE_CHARACTERS, Block, MessageBlock, TurnBlock
 
 MOUNTED_LIMIT = 40  # appending got five times dearer from 1 to 60 mounted answers
 MORE_STEP = 20
@@ -51,7 +51,7 @@ class Transcript(VerticalScroll, can_focus=False):
     def __init__(self, conversation: Conversation, color_of: Callable[[str, int], str]) -> None:
         super().__init__(id="transcript")
         self._conversation, self._color_of = conversation, color_of
-        self._items: list[Round | TurnRecord] = []
+        self._items: list[RoundRecord | TurnRecord] = []
         self._follows, self._is_placing = True, False
         self._first = 0  # place in _items of the first mounted block
 
@@ -86,14 +86,19 @@ class Transcript(VerticalScroll, can_focus=False):
     def blocks(self) -> list[Block]:
         return list(self.query(Block))
 
-    def block_of(self, item: Round | TurnRecord) -> Block | None:
+    def block_of(self, item: RoundRecord | TurnRecord) -> Block | None:
         return next((block for block in self.blocks if _item_of(block) is item), None)
+
+    def turn_block(self, record: TurnRecord) -> TurnBlock | None:
+        """The block of a turn, if it is mounted."""
+        block = self.block_of(record)
+        return block if isinstance(block, TurnBlock) else None
 
     async def show_waiting(self, text: str) -> None:
         """A message that waits for the model, until `drop_waiting`."""
         await self.query("#welcome").remove()
         head = Content.assemble(("▪ ", "$primary"), ("you", "bold $primary"), ("  waits for the model", "$muted"))
-        body = Content(safe_text(text[:MESSAGE_CHARACTERS]))
+        body = Content(fit_for_terminal(text[:MESSAGE_CHARACTERS]))
         await self.mount(Static(Content("\n").join([head, body]), id="waiting", classes="message"))
         self.follow()
 
@@ -112,7 +117,7 @@ class Transcript(VerticalScroll, can_focus=False):
         await self._update_earlier()
         self.follow()
 
-    async def add(self, item: Round | TurnRecord) -> Block:
+    async def add(self, item: RoundRecord | TurnRecord) -> Block:
         """Append a block; the oldest mounted one makes room."""
         await self.query("#welcome").remove()
         self._items.append(item)
@@ -126,7 +131,7 @@ class Transcript(VerticalScroll, can_focus=False):
             await self._update_earlier()
         return block
 
-    async def drop(self, gone: list[Round | TurnRecord]) -> None:
+    async def drop(self, gone: list[RoundRecord | TurnRecord]) -> None:
         for item in gone:
             block = self.block_of(item)
             if block is not None:
@@ -147,7 +152,7 @@ class Transcript(VerticalScroll, can_focus=False):
         await self.mount_all(new, before=before)
         await self._update_earlier()
 
-    async def reveal(self, item: Round | TurnRecord, line: int, text: str) -> None:
+    async def reveal(self, item: RoundRecord | TurnRecord, line: int, text: str) -> None:
         """Scroll to a line of a block's text, mounting the block if need be, and mark `text`. Focus stays where it is."""
         if item not in self._items:
             return
@@ -188,12 +193,12 @@ class Transcript(VerticalScroll, can_focus=False):
         elif shown is not None:
             shown.update(text)
 
-    def _make(self, item: Round | TurnRecord) -> Block:
-        if isinstance(item, Round):
+    def _make(self, item: RoundRecord | TurnRecord) -> Block:
+        if isinstance(item, RoundRecord):
             return MessageBlock(item)
         colors = {turn.agent: self._color_of(turn.agent, turn.index) for turn in self._conversation.turns()}
         return TurnBlock(item, self._color_of(item.agent, item.index), colors)
 
 
-def _item_of(block: Block) -> Round | TurnRecord | None:
+def _item_of(block: Block) -> RoundRecord | TurnRecord | None:
     return block.round if isinstance(block, MessageBlock) else block.record if isinstance(block, TurnBlock) else None

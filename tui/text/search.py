@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from relaylite.tui.conversation import Conversation, Round, TurnRecord
+from relaylite.tui.conversation import Conversation, RoundRecord, TurnRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A line of a message or an answer that holds the text."""
 
-    item: Round | TurnRecord
+    item: RoundRecord | TurnRecord
     line: int
 
 
@@ -24,9 +24,9 @@ def find(conversation: Conversation, text: str) -> list[Hit]:
 
 def _lines(conversation: Conversation, wanted: str) -> Iterator[Hit]:
     for each in conversation.rounds:
-        items: list[Round | TurnRecord] = [each, *each.turns]
+        items: list[RoundRecord | TurnRecord] = [each, *each.turns]
         for item in items:
-            source = item.task if isinstance(item, Round) else item.text
+            source = item.task if isinstance(item, RoundRecord) else item.text
             for number, line in enumerate(source.splitlines()):
                 if wanted in line.casefold():
                     yield Hit(item, number)
