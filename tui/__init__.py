@@ -1,4 +1,4 @@
-"""The terminal app: chain agents, watch them, see what was reused. Knows relaylite's public API only.
+"""The terminal app: chain agents, watch them, see what was reused. The door is `run_app`. It uses relaylite's API, never an engine.
 
 Importing this package does not import Textual; `run_app` does.
 """
