@@ -61,7 +61,7 @@ class Transcript(VerticalScroll, can_focus=False):
         self.scroll_end(animate=False, immediate=True)
 
     def watch_virtual_size(self) -> None:
-        """Textual's own anchor is no use here: it scrolls a widget whose content is shorter than itself to above its start."""
+        """Follow the end. Textual's own anchor would scroll a content that is shorter than the widget to above its start."""
         if self._follows:
             self.scroll_end(animate=False, immediate=True)
 
@@ -70,7 +70,7 @@ class Transcript(VerticalScroll, can_focus=False):
         self._follows = new_value >= self.max_scroll_y and not self._is_placing
 
     def _place(self, scroll: Callable[[], object]) -> None:
-        """Scroll to a place once what is new was laid out, and stay there: the end may be there only because more is to come."""
+        """Scroll to a place after the next layout and stay there, even if that place is the end until more text comes."""
         self._follows, self._is_placing = False, True
 
         def place() -> None:
