@@ -78,7 +78,7 @@ class RoundRecord:
 
 
 class Conversation:
-    """Rounds in order. The chain holds the truth; this mirrors it with what the display needs besides."""
+    """Rounds in order. The chain holds the conversation; this is a copy with what the screen needs besides."""
 
     def __init__(self) -> None:
         self.rounds: list[RoundRecord] = []
@@ -91,7 +91,7 @@ class Conversation:
         return next((each.turns[-1] for each in reversed(self.rounds) if each.turns), None)
 
     def find(self, round: int, index: int) -> TurnRecord | None:
-        """The latest record at that place; a turn that was retried has the newer one."""
+        """The record of the agent at `index` in that round. A turn that is retried gets a new record, which takes the old one's place."""
         return next((turn for turn in self.turns() if (turn.round, turn.index) == (round, index)), None)
 
     def start_round(self, task: str, number: int, files: tuple[str, ...] = ()) -> RoundRecord:

@@ -13,7 +13,7 @@ LOG_BYTES = 5_000_000
 
 
 def open_log(path: Path) -> int:
-    """A descriptor that appends to `path`; a log that grew large starts anew. Where it cannot be opened, nothing is kept."""
+    """A descriptor that appends to `path`; a log that grew large starts anew. If `path` cannot be opened, what is written goes nowhere."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > LOG_BYTES:
@@ -25,7 +25,7 @@ def open_log(path: Path) -> int:
 
 @contextmanager
 def owned_terminal(log_file: Path) -> Iterator[None]:
-    """Textual draws on copies of descriptors 1 and 2, and asks the first for its size; 1 and 2 lead to the log until the app has ended."""
+    """Until the block ends, descriptors 1 and 2 lead to the log. Textual draws on copies of them, and asks the first for the size."""
     before = sys.__stdout__, sys.__stderr__
     sys.stdout.flush()
     sys.stderr.flush()

@@ -32,7 +32,7 @@ class ChainChoice:
 
 
 class AgentsDialog(Dialog[ChainChoice]):
-    """The list at the left, the selected agent at the right. Changes count when they are taken over."""
+    """The list at the left, the selected agent at the right. Apply takes the changes over; Esc drops them."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+d", "done", "Apply", priority=True),

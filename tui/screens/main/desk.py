@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from relaylite.tui.engine.thread import EngineThread
 from relaylite.tui.run_state import RunState
-from relaylite.tui.screens.main.parts import Parts
+from relaylite.tui.screens.main.parts import MainParts
 
 if TYPE_CHECKING:
     from relaylite.tui.app import RelayApp
@@ -20,7 +20,7 @@ class Desk:
     app: RelayApp
     engine: EngineThread
     state: RunState
-    parts: Parts
+    parts: MainParts
 
     def refuses(self) -> bool:
         """Whether agents are at work, so that the action has to wait; says so."""

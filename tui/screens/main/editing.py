@@ -12,7 +12,7 @@ from relaylite.tui.widgets.transcript.blocks import Block, MessageBlock, TurnBlo
 
 def act_on(desk: Desk, block: Block, wish: Wish) -> None:
     """What a block of the transcript asked for."""
-    if wish == "copy":
+    if wish == "copy" and isinstance(block, MessageBlock | TurnBlock):
         copy(desk, block.source)
     elif isinstance(block, MessageBlock):
         if wish == "edit" and block.round is desk.state.conversation.rounds[-1]:

@@ -8,7 +8,7 @@ from relaylite.terminal_text import one_line
 from relaylite.tui import look
 from relaylite.tui.engine import reports
 from relaylite.tui.run_state import RunState
-from relaylite.tui.screens.main.parts import Parts
+from relaylite.tui.screens.main.parts import MainParts
 
 if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Notices:
     """Failures, and notices that are shown once for a model."""
 
-    def __init__(self, app: RelayApp, state: RunState, parts: Parts) -> None:
+    def __init__(self, app: RelayApp, state: RunState, parts: MainParts) -> None:
         self._app, self._state, self._parts = app, state, parts
         self._shown: set[str] = set()
 

@@ -16,7 +16,7 @@ from relaylite.tui.widgets.transcript.transcript import Transcript
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class MainParts:
     """Top to bottom; transcript and inspector stand side by side."""
 
     top: TopBar
@@ -28,9 +28,9 @@ class Parts:
     input: PromptInput
 
 
-def make_parts(state: RunState, piece: Callable[[int], str], history: History) -> Parts:
+def make_parts(state: RunState, piece: Callable[[int], str], history: History) -> MainParts:
     """The widgets for `state`; `piece` gives a token's text."""
-    return Parts(
+    return MainParts(
         top=TopBar(state.conversation),
         chain=ChainStrip(state.agents, state.policy),
         transcript=Transcript(state.conversation, state.color_at),

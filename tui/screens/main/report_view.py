@@ -6,14 +6,14 @@ from relaylite.events import Notice
 from relaylite.tui.engine import reports
 from relaylite.tui.run_state import RunState
 from relaylite.tui.screens.main.notices import Notices
-from relaylite.tui.screens.main.parts import Parts
+from relaylite.tui.screens.main.parts import MainParts
 from relaylite.tui.screens.main.run_view import RunView
 
 
 class ReportView:
     """Reports come in through `show`, one at a time, in order. Those of a run are shown by a `RunView`."""
 
-    def __init__(self, state: RunState, parts: Parts, notices: Notices) -> None:
+    def __init__(self, state: RunState, parts: MainParts, notices: Notices) -> None:
         self._state, self._parts, self._notices = state, parts, notices
         self._run = RunView(state, parts, notices)
 

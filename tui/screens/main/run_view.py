@@ -9,7 +9,7 @@ from relaylite.tui.conversation import State, TurnRecord
 from relaylite.tui.engine import reports
 from relaylite.tui.run_state import RunState
 from relaylite.tui.screens.main.notices import Notices
-from relaylite.tui.screens.main.parts import Parts
+from relaylite.tui.screens.main.parts import MainParts
 
 PHASE_STATES: dict[str, State] = {"render": "reusing", "place": "reusing", "repair": "repairing", "suffix": "reading", "write": "writing"}
 FIGURES_EVERY = 10  # ticks between two drawings of a growing answer's figures
@@ -22,7 +22,7 @@ RunReport = (
 class RunView:
     """Takes the reports of a run, one at a time, in order."""
 
-    def __init__(self, state: RunState, parts: Parts, notices: Notices) -> None:
+    def __init__(self, state: RunState, parts: MainParts, notices: Notices) -> None:
         self._state, self._parts, self._notices = state, parts, notices
         self._ticks = 0
 

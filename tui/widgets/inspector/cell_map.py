@@ -80,7 +80,7 @@ class CellMapView(Widget, can_focus=True):
         self.refresh()
 
     def _draw(self) -> None:
-        """Where there is room; else when a line is asked for, there is."""
+        """Make the picture if the widget has a size. If it has none yet, `render_line` asks again when it has."""
         if self._picture is None and self._cells is not None and self.size.width > 0 and self.size.height > 0:
             self._picture = draw(self._cells.cells, self.size.height * self._per_character, self.size.width, *self._window)
 

@@ -15,7 +15,7 @@ from relaylite.tui.widgets.inspector.metrics_panel import MetricsPanel
 
 
 class Inspector(VerticalScroll, can_focus=False):
-    """Shows one turn; `follow` says which is the latest."""
+    """Shows one turn: the latest, or the one that is selected in the transcript."""
 
     def __init__(self, conversation: Conversation, piece: Callable[[int], str], color_of: Callable[[str], str]) -> None:
         super().__init__(id="inspector")

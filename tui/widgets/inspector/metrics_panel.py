@@ -12,20 +12,20 @@ from relaylite.metrics import STAGES, TurnMetrics
 from relaylite.tui.conversation import Conversation, TurnRecord
 from relaylite.tui.text import figures
 
-Row = tuple[str, str, str]  # label, value, bar
+FigureLine = tuple[str, str, str]  # label, value, bar
 LABEL_WIDTH = 15
 VALUE_WIDTH = 9
 STAGE_NAMES = {"rectify": "repair"}  # where the app's word is another than that of `--json`
 
 
-def ttft_lines(metrics: TurnMetrics, bar_width: int) -> Iterable[Row]:
+def ttft_lines(metrics: TurnMetrics, bar_width: int) -> Iterable[FigureLine]:
     total = metrics.ttft_parts_ms.total or 1.0
     for stage in STAGES:
         ms = getattr(metrics.ttft_parts_ms, stage)
         yield f"  {STAGE_NAMES.get(stage, stage)}", figures.milliseconds(ms), figures.bar(ms / total, bar_width)
 
 
-def token_lines(metrics: TurnMetrics, bar_width: int) -> Iterable[Row]:
+def token_lines(metrics: TurnMetrics, bar_width: int) -> Iterable[FigureLine]:
     total = metrics.prompt_tokens or 1
     kinds = (
         ("exact", metrics.prefix_tokens),

@@ -26,7 +26,7 @@ Wish = Literal["copy", "edit", "retry", "measure", "map"]
 
 
 class Block(Vertical, can_focus=True):
-    """What can be selected in the transcript. Keys act on it; `Asked` goes to the screen for what needs the chain."""
+    """What can be selected in the transcript: a message or a turn. `Asked` goes to the screen for what needs the chain."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,space", "fold", "Fold"),
@@ -51,21 +51,6 @@ class Block(Vertical, can_focus=True):
     def action_ask(self, wish: Wish) -> None:
         self.post_message(self.Asked(self, wish))
 
-    is_folded = False
-
-    async def action_fold(self) -> None:
-        """Fold or unfold."""
-        raise NotImplementedError
-
-    def mark(self, text: str, line: int) -> int:
-        """Show where `text` stands, "" for nowhere; the row of the block at which that line of its source is."""
-        return 0
-
-    @property
-    def source(self) -> str:
-        """The text that copying gives."""
-        raise NotImplementedError
-
 
 class MessageBlock(Block):
     """What the user wrote; a long message is folded."""
@@ -77,6 +62,7 @@ class MessageBlock(Block):
 
     @property
     def source(self) -> str:
+        """The text that copying gives."""
         return self.round.task
 
     def compose(self) -> ComposeResult:
@@ -95,6 +81,10 @@ class MessageBlock(Block):
         more = len(text) - len(shown)
         note = f"\n▶ {figures.count(more)} more characters; Enter unfolds" if more > 1 else ""
         return Content.assemble(fit_for_terminal(shown), (note, "$muted"))
+
+    def mark(self, text: str, line: int) -> int:
+        """A message shows no mark; its first row stands for every line."""
+        return 0
 
     async def action_fold(self) -> None:
         self.is_folded = not self.is_folded
@@ -124,6 +114,7 @@ class TurnBlock(Block):
 
     @property
     def source(self) -> str:
+        """The text that copying gives."""
         return self.record.text
 
     def compose(self) -> ComposeResult:
@@ -142,6 +133,7 @@ class TurnBlock(Block):
         return next(iter(self.query(Answer)), None)
 
     def mark(self, text: str, line: int) -> int:
+        """Show where `text` stands, "" for nowhere; the row of the block at which that line of its source is."""
         answer = self.answer
         if answer is None:
             return 0
@@ -216,3 +208,6 @@ class TurnBlock(Block):
             if record.finish_reason == "length":
                 facts.append("cut: the context is full" if metrics.is_context_full else "cut at max tokens")
         return facts
+
+
+AnyBlock = MessageBlock | TurnBlock

@@ -16,7 +16,7 @@ from textual.widgets import Static
 
 from relaylite.terminal_text import fit_for_terminal
 from relaylite.tui.conversation import Conversation, RoundRecord, TurnRecord
-from relaylite.tui.widgets.transcript.blocks import MESSAGE_CHARACTERS, Block, MessageBlock, TurnBlock
+from relaylite.tui.widgets.transcript.blocks import MESSAGE_CHARACTERS, AnyBlock, Block, MessageBlock, TurnBlock
 
 MOUNTED_LIMIT = 40  # appending got five times dearer from 1 to 60 mounted answers
 MORE_STEP = 20
@@ -61,7 +61,7 @@ class Transcript(VerticalScroll, can_focus=False):
         self.scroll_end(animate=False, immediate=True)
 
     def watch_virtual_size(self) -> None:
-        """Textual's own anchor is no use here: it scrolls a widget whose content is shorter than itself to above its start."""
+        """Follow the end. Textual's own anchor would scroll a content that is shorter than the widget to above its start."""
         if self._follows:
             self.scroll_end(animate=False, immediate=True)
 
@@ -70,7 +70,7 @@ class Transcript(VerticalScroll, can_focus=False):
         self._follows = new_value >= self.max_scroll_y and not self._is_placing
 
     def _place(self, scroll: Callable[[], object]) -> None:
-        """Scroll to a place once what is new was laid out, and stay there: the end may be there only because more is to come."""
+        """Scroll to a place after the next layout and stay there, even if that place is the end until more text comes."""
         self._follows, self._is_placing = False, True
 
         def place() -> None:
@@ -83,10 +83,10 @@ class Transcript(VerticalScroll, can_focus=False):
         await self.mount(Static(Content(WELCOME), id="welcome"))
 
     @property
-    def blocks(self) -> list[Block]:
-        return list(self.query(Block))
+    def blocks(self) -> list[AnyBlock]:
+        return [block for block in self.query(Block) if isinstance(block, MessageBlock | TurnBlock)]
 
-    def block_of(self, item: RoundRecord | TurnRecord) -> Block | None:
+    def block_of(self, item: RoundRecord | TurnRecord) -> AnyBlock | None:
         return next((block for block in self.blocks if _item_of(block) is item), None)
 
     def turn_block(self, record: TurnRecord) -> TurnBlock | None:
@@ -117,7 +117,7 @@ class Transcript(VerticalScroll, can_focus=False):
         await self._update_earlier()
         self.follow()
 
-    async def add(self, item: RoundRecord | TurnRecord) -> Block:
+    async def add(self, item: RoundRecord | TurnRecord) -> AnyBlock:
         """Append a block; the oldest mounted one makes room."""
         await self.query("#welcome").remove()
         self._items.append(item)
@@ -166,14 +166,14 @@ class Transcript(VerticalScroll, can_focus=False):
         block.add_class("hit")
         self._place(partial(self._scroll_to_line, block, line, text))
 
-    def _scroll_to_line(self, block: Block, line: int, text: str) -> None:
+    def _scroll_to_line(self, block: AnyBlock, line: int, text: str) -> None:
         row = block.mark(text, line)
         target = Region(0, block.virtual_region.y + row, 1, 1)
         self.scroll_to_region(target, animate=False, center=True)
 
     def clear_mark(self) -> None:
         """Take the mark of the last `reveal` away."""
-        for block in self.query(Block).results(Block):
+        for block in self.blocks:
             block.remove_class("hit")
             block.mark("", 0)
 
@@ -193,12 +193,12 @@ class Transcript(VerticalScroll, can_focus=False):
         elif shown is not None:
             shown.update(text)
 
-    def _make(self, item: RoundRecord | TurnRecord) -> Block:
+    def _make(self, item: RoundRecord | TurnRecord) -> AnyBlock:
         if isinstance(item, RoundRecord):
             return MessageBlock(item)
         colors = {turn.agent: self._color_of(turn.agent, turn.index) for turn in self._conversation.turns()}
         return TurnBlock(item, self._color_of(item.agent, item.index), colors)
 
 
-def _item_of(block: Block) -> RoundRecord | TurnRecord | None:
-    return block.round if isinstance(block, MessageBlock) else block.record if isinstance(block, TurnBlock) else None
+def _item_of(block: AnyBlock) -> RoundRecord | TurnRecord:
+    return block.round if isinstance(block, MessageBlock) else block.record
