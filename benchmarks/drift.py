@@ -83,9 +83,10 @@ class Kept:
         """The answer to the prompt, greedy, or what was `said` decoded likewise; its rows are kept."""
         self.place(tokens)
         if said is None:
-            for _ in self._engine.generate(self._sampling):
+            writer = self._engine.generate(self._sampling)
+            for _ in writer:
                 pass
-            said = self._engine.answer_tokens
+            said = writer.tokens
         else:
             for token in said[:-1]:
                 self._engine.follow([token])

@@ -69,7 +69,7 @@ class Loss:
 def opened_with(model: str, kv_type: str, is_rotated: bool, n_threads: int) -> AbstractContextManager[Engine]:
     """llama.cpp reads the variable when it makes a context."""
     os.environ["LLAMA_ATTN_ROT_DISABLE"] = "0" if is_rotated else "1"
-    return opened(model, 2048, n_threads, type_k=kv_type, type_v=kv_type)
+    return opened(model, 2048, n_threads, kv_type=kv_type)
 
 
 def logits_behind(engine: Engine, store: Store, tokens: list[int], policy: Policy, following: list[int]) -> F32:
@@ -84,9 +84,10 @@ def cases_of(engine: Engine, n_tasks: int, n_answer: int, n_follow: int) -> Iter
 
     def written(tokens: list[int], n: int) -> list[int]:
         prefilled(engine, tokens)
-        for _ in engine.generate(Sampling(max_tokens=n)):
+        writer = engine.generate(Sampling(max_tokens=n))
+        for _ in writer:
             pass
-        return list(engine.answer_tokens)
+        return list(writer.tokens)
 
     instructions = {agent.name: agent.instructions for agent in BUILT_IN}
     for task in TASKS[:n_tasks]:

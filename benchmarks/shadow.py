@@ -89,10 +89,11 @@ def handover_of(engine: Engine, store: Store, n_tokens: int) -> Handover:
     start, end = (engine.tokenizer.tokenize(text, parse_special=False) for text in (START, END))
     prompt = PromptBuilder(engine.template, engine.tokenizer).build([Message("user", (Text(TASK),))]).tokens
     prefilled(engine, prompt)
-    for _ in engine.generate(Sampling(max_tokens=n_tokens + 1)):
+    writer = engine.generate(Sampling(max_tokens=n_tokens + 1))
+    for _ in writer:
         pass
     store.put(engine.harvest("writer"))
-    answer = list(engine.answer_tokens)[:n_tokens]
+    answer = list(writer.tokens)[:n_tokens]
     prefilled(engine, start)
     store.put(engine.harvest(""))
     return Handover(list(prompt), answer, start, end)

@@ -69,7 +69,7 @@ async def measure(n: int, rate: float, size: tuple[int, int]) -> dict[str, objec
 
     app = scripted_app(agents=["plan"])
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: app.main.info is not None)
+        await until(pilot, lambda: app.state.info is not None)
         put = app.engine.reports.put
         for report in (ChainStarted(("plan",), "relay", 0), TurnStarted("plan", 0, ()), Phase("write")):
             put(report)
@@ -77,10 +77,10 @@ async def measure(n: int, rate: float, size: tuple[int, int]) -> dict[str, objec
         idle = await _cost(asyncio.sleep(2.0))
         writing = asyncio.create_task(asyncio.to_thread(Writer(n, rate).run, put))
         cost = await _cost(writing)
-        await until(pilot, lambda: app.main.current is not None and app.main.current.n_tokens == n)
+        await until(pilot, lambda: app.state.current is not None and app.state.current.n_tokens == n)
         writing = asyncio.create_task(asyncio.to_thread(Writer(n, rate).run, put))
         delays = await _typing(app, writing)
-        await until(pilot, lambda: app.main.current is not None and app.main.current.n_tokens == n)
+        await until(pilot, lambda: app.state.current is not None and app.state.current.n_tokens == n)
     app.engine.close(5.0)
     return {
         "size": list(size),
@@ -102,7 +102,7 @@ async def _cost(work) -> float:
 async def _typing(app, writing: asyncio.Task) -> list[float]:
     """Delays of keys typed until `writing` is done."""
     delays: list[float] = []
-    app.main.input.focus()
+    app.main.parts.input.focus()
     while not writing.done():
         delays.append(await _key(app))
     return delays
@@ -112,11 +112,11 @@ async def _key(app) -> float:
     """Seconds from sending a key to its character being in the input's rendered line."""
     from textual import events
 
-    app.main.input.clear()
+    app.main.parts.input.clear()
     await asyncio.sleep(0.11)
     start = time.perf_counter()
     app.post_message(events.Key("x", "x"))
-    while "x" not in app.main.input.render_line(0).text:
+    while "x" not in app.main.parts.input.render_line(0).text:
         await asyncio.sleep(0.001)
     return time.perf_counter() - start
 
@@ -127,21 +127,22 @@ async def measure_model(model: str) -> list[dict[str, object]]:
     from relaylite.reuse.policies import RELAY
     from relaylite.settings.settings import Settings
     from relaylite.tui.app import RelayApp
-    from relaylite.tui.engine_thread import EngineThread
+    from relaylite.tui.engine.opener import ModelOpener
+    from relaylite.tui.engine.thread import EngineThread
     from relaylite.tui.files import History
-    from relaylite.tui.start import ModelOpener
+    from relaylite.tui.run_state import RunState
 
     settings = Settings(model=model, max_tokens=100)
     agents = BUILT_IN[:2]
-    app = RelayApp(settings, EngineThread(ModelOpener(settings), agents, RELAY), {}, agents, RELAY, History(None))
+    app = RelayApp(settings, EngineThread(ModelOpener(settings), agents, RELAY), RunState(agents, RELAY, {}), History(None))
     delays: dict[str, list[float]] = {"loading": [], "prefill": [], "writing": []}
     async with app.run_test(size=(120, 40)) as pilot:
-        while app.main.info is None:
+        while app.state.info is None:
             delays["loading"].append(await _key(app))
-        app.main.input.load_text("Sum up: " + "a river runs to the sea and the rain comes back. " * 60)
+        app.main.parts.input.load_text("Sum up: " + "a river runs to the sea and the rain comes back. " * 60)
         await pilot.press("enter")
-        while app.main.is_busy:
-            state = app.main.current.state if app.main.current else "reusing"
+        while app.state.is_busy:
+            state = app.state.current.state if app.state.current else "reusing"
             delays["writing" if state == "writing" else "prefill"].append(await _key(app))
     app.engine.close(10.0)
     return [{"while": name, **_spread(values)} for name, values in delays.items() if values]

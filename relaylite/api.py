@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from relaylite.chain.agents import Agent
 from relaylite.chain.chain import Chain
 from relaylite.chain.runner import Runner
 from relaylite.engine.interface import EngineLike, Memory, ModelInfo
+from relaylite.engine.options import DEFAULT_N_CTX, EngineOptions, OnProgress
 from relaylite.errors import RelayliteError, UsageError
 from relaylite.machine.resources import available_bytes, resident_bytes
 from relaylite.reuse.policies import Fidelity, Policy, parse_policy
@@ -33,21 +34,33 @@ logging.getLogger("relaylite").addHandler(logging.NullHandler())  # else Python 
 class Relay:
     """One model in memory, with the store of rows that its chains share. A context manager; `close` frees the model.
 
-    `model`: path of a GGUF file, catalogue name, `hf:owner/repo/file.gguf`, or None for the default model. `policy` and `fidelity`
-    are what new chains start with. `n_ctx`: tokens of context; `n_threads`: one a physical core if None; `n_gpu_layers`: -1 for all;
-    `rpc`: workers that hold layers, `host:port` each, to which all layers go unless `n_gpu_layers` says otherwise (docs/backends.md);
-    `lora`: LoRA adapters, `FILE` or `FILE:SCALE` each;
-    `kv_type`: of the rows in the cache; `chat_template`: "" for the model's own, "chatml", or the path of a Jinja file; `relay`: values
-    that replace the profile's. `sampling`: values by their names in `Sampling`, before which an agent's own values go.
-    `store_bytes`: rows kept in memory, a quarter of what is free now if None; `store_folder`: where more of them are kept on disk,
-    nowhere if None, up to `store_disk_bytes`, in the form `store_codec` (`relaylite.store.quantize` has them). `settle_after_s`: seconds
-    without a run after which a chain's past is computed exactly in the background, never if None.
-    `on_progress(fraction)` is called while the model loads, in this thread. `engine`: use this one instead of opening `model`.
-    Native logs go to Python's logging, under "relaylite".
+    Chains of one Relay share the engine: while one runs, another run is refused with EngineBusy. Native logs go to Python's logging,
+    under "relaylite".
 
-    Chains of one Relay share the engine: while one runs, another run is refused with EngineBusy.
+    What to run, and how chains start:
+    - `model`: path of a GGUF file, catalogue name, `hf:owner/repo/file.gguf`, or None for the default model.
+    - `policy`, `fidelity`: of new chains.
+    - `sampling`: values by their names in `Sampling`. An agent's own values replace them.
+    - `settle_after_s`: seconds without a run, after which a chain's earlier messages are computed exactly in the background; None: never.
 
-    Raises UsageError for bad settings, ModelError if the model cannot be loaded.
+    How to open the model (`EngineOptions` says more):
+    - `n_ctx`: tokens of context, 4096 if None. `n_threads`: CPU threads, one for each physical core if None.
+    - `n_gpu_layers`: layers to put on the GPU, -1 for all.
+    - `rpc`: workers that hold layers, `host:port` each. All layers go there unless `n_gpu_layers` says otherwise (docs/backends.md).
+    - `lora`: LoRA adapters, `FILE` or `FILE:SCALE` each.
+    - `kv_type`: type of the rows in the cache.
+    - `chat_template`: "" for the model's own, "chatml", or the path of a Jinja file.
+    - `relay`: values that replace those of the model's profile.
+    - `on_progress(fraction)`: called in this thread while the model loads, and with 1.0 while it is checked. What it raises stops opening
+      within a second and comes out here.
+    - `engine`: use this one instead of opening `model`.
+
+    Where rows are kept:
+    - `store_bytes`: budget in memory, a quarter of what is free now if None.
+    - `store_folder`: where more rows are kept on disk, up to `store_disk_bytes`; None: nowhere.
+    - `store_codec`: of the rows on disk, a name of `relaylite.store.quantize.CODECS`.
+
+    Raises UsageError for values that cannot be, ModelError if the model cannot be loaded.
     """
 
     def __init__(
@@ -70,18 +83,26 @@ class Relay:
         store_disk_bytes: int = DISK_BYTES,
         store_codec: str = PLAIN.name,
         settle_after_s: float | None = None,
-        on_progress: Callable[[float], None] | None = None,
+        on_progress: OnProgress | None = None,
         engine: EngineLike | None = None,
     ) -> None:
         self.policy = parse_policy(policy, fidelity) if isinstance(policy, str) else policy
         self.sampling = sampling if isinstance(sampling, Sampling) else Sampling().merged(sampling or {})
         codec = _codec(store_codec)
         if engine is None:
-            sizes = {"n_ctx": n_ctx, "n_threads": n_threads, "n_gpu_layers": n_gpu_layers, "kept_state_bytes": store_bytes}
-            lists = {"rpc": _listed(rpc), "lora": _listed(lora)}
-            engine = _open(
-                model, type_k=kv_type, type_v=kv_type, chat_template=chat_template, relay=relay, on_progress=on_progress, **sizes, **lists
+            options = EngineOptions(
+                n_ctx=DEFAULT_N_CTX if n_ctx is None else n_ctx,
+                n_threads=n_threads,
+                n_gpu_layers=n_gpu_layers,
+                rpc=_listed(rpc),
+                lora=_listed(lora),
+                kv_type=kv_type,
+                chat_template=chat_template,
+                relay=relay or {},
+                kept_state_bytes=store_bytes,
+                on_progress=on_progress,
             )
+            engine = _open(model, options)
         ram_bytes = available_bytes() // 4 if store_bytes is None else store_bytes
         try:
             self._store = Store(engine.layout, ram_bytes, folder=store_folder, disk_bytes=store_disk_bytes, codec=codec)
@@ -148,26 +169,19 @@ class Relay:
             error.add_note(str(failed))
 
 
-def _listed(names: str | Sequence[str]) -> tuple[str, ...] | None:
+def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
     """Names from a list, or from one text with commas between them."""
-    return tuple(names.split(",") if isinstance(names, str) and names else names) or None
+    return tuple(names.split(",") if isinstance(names, str) and names else names)
 
 
 def _codec(name: str) -> Codec:
     if name not in CODECS:
-        raise UsageError(f"unknown form of stored rows {name!r}; known: {', '.join(CODECS)}")
+        raise UsageError(f"unknown codec of stored rows {name!r}; known: {', '.join(CODECS)}")
     return CODECS[name]
 
 
-def _open(model: str | Path | None, on_progress: Callable[[float], None] | None, **options: Any) -> EngineLike:
-    """The engine for `model`; options that are None take the engine's own default."""
-    from relaylite.engine.engine import Engine, EngineOptions
+def _open(model: str | Path | None, options: EngineOptions) -> EngineLike:
+    from relaylite.engine.engine import Engine
     from relaylite.gguf.catalog import resolve_model
 
-    def go_on(fraction: float) -> bool:
-        if on_progress is not None:
-            on_progress(fraction)
-        return True
-
-    given = {name: value for name, value in options.items() if value is not None}
-    return Engine.open(resolve_model(model), EngineOptions(on_progress=go_on, **given))
+    return Engine.open(resolve_model(model), options)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from support.fakes import FakeEngine
 
 from relaylite import Agent, Attachment, ChainResult, EngineBusy, EngineClosed, Policy, Relay, Sampling, UsageError, read_attachment
+from relaylite.engine.options import EngineOptions
 from relaylite.events import Phase
 from relaylite.metrics import TtftParts, TurnMetrics
+from relaylite.settings.settings import load_settings
 
 PLAN = Agent("plan", "Make a plan.")
 DOCUMENTED = {  # the names in --json; scripts rely on them
@@ -205,20 +207,27 @@ def test_a_form_that_the_rows_cannot_take_is_refused_and_frees_the_model(engine:
 
 
 def test_options_reach_the_engine_and_unset_ones_keep_its_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    opened: dict[str, Any] = {}
+    opened: list[tuple[Path, EngineOptions]] = []
 
     class Engine:
         @staticmethod
-        def open(path: Path, options: Any) -> FakeEngine:
-            opened.update(vars(options), path=path)
-            assert options.on_progress(0.5)
+        def open(path: Path, options: EngineOptions) -> FakeEngine:
+            opened.append((path, options))
             return FakeEngine()
 
-    module = SimpleNamespace(Engine=Engine, EngineOptions=SimpleNamespace)
-    monkeypatch.setitem(sys.modules, "relaylite.engine.engine", module)
+    monkeypatch.setitem(sys.modules, "relaylite.engine.engine", SimpleNamespace(Engine=Engine))
     monkeypatch.setattr("relaylite.gguf.catalog.resolve_model", lambda reference: tmp_path / str(reference))
-    seen: list[float] = []
-    Relay("m.gguf", n_ctx=512, kv_type="q8_0", chat_template="chatml", on_progress=seen.append)
-    del opened["on_progress"]
-    assert opened == {"path": tmp_path / "m.gguf", "n_ctx": 512, "type_k": "q8_0", "type_v": "q8_0", "chat_template": "chatml"}
-    assert seen == [0.5]
+    Relay("m.gguf", n_ctx=512, kv_type="q8_0", chat_template="chatml", lora="a.gguf,b.gguf:2", rpc=["h:1"], on_progress=print)
+    Relay("m.gguf")
+    given = EngineOptions(n_ctx=512, kv_type="q8_0", chat_template="chatml", lora=("a.gguf", "b.gguf:2"), rpc=("h:1",), on_progress=print)
+    assert opened == [(tmp_path / "m.gguf", given), (tmp_path / "m.gguf", EngineOptions())]
+
+
+def test_the_options_of_settings_are_those_of_an_engine_and_of_a_relay() -> None:
+    """Each is taken by name, so what the settings call otherwise would be an error."""
+    flags = {"ctx": 512, "threads": 3, "gpu_layers": 2, "rpc": "h:1", "lora": "a.gguf", "kv_type": "q8_0", "chat_template": "chatml"}
+    given = EngineOptions(n_ctx=512, n_threads=3, n_gpu_layers=2, rpc=("h:1",), lora=("a.gguf",), kv_type="q8_0", chat_template="chatml")
+    assert EngineOptions(**load_settings(flags).engine_options()) == given
+    assert EngineOptions(**load_settings().engine_options()) == EngineOptions()
+    taken = inspect.signature(Relay).parameters.keys()
+    assert load_settings(flags).relay_options().keys() == taken - {"model", "on_progress", "engine"}

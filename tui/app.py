@@ -7,7 +7,7 @@ import gc
 import math
 import signal
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from functools import partial
 from queue import Empty
 from typing import ClassVar
@@ -15,22 +15,21 @@ from typing import ClassVar
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widget import MountError
 
-from relaylite.chain.agents import Agent
-from relaylite.chain.attachments import Attachment
-from relaylite.events import TextDelta
-from relaylite.reuse.policies import Policy
 from relaylite.settings.settings import Settings
+from relaylite.terminal_text import fit_for_terminal
 from relaylite.tui import look
 from relaylite.tui.commands import COMMANDS
-from relaylite.tui.conversation import Conversation
-from relaylite.tui.engine_thread import EngineThread
+from relaylite.tui.engine.reports import Report, joined
+from relaylite.tui.engine.thread import EngineThread
 from relaylite.tui.files import History
-from relaylite.tui.main_screen import MainScreen
-from relaylite.tui.reports import Report
+from relaylite.tui.run_state import RunState
+from relaylite.tui.screens.main import choosing
+from relaylite.tui.screens.main.screen import MainScreen
 from relaylite.tui.widgets.prompt_input import teach_alt_enter
 
 UPDATES_PER_SECOND = 20
@@ -43,7 +42,7 @@ TERMINATED = 128 + signal.SIGTERM
 
 
 class RelayApp(App[None]):
-    """`engine` opens models through its opener; tests give it one with a scripted relay. `files` go with the first message."""
+    """`engine` opens models through its opener; tests give it one with a scripted engine."""
 
     CSS_PATH = "app.tcss"
     TITLE = "relaylite"
@@ -56,24 +55,13 @@ class RelayApp(App[None]):
         Binding("ctrl+p", "command_palette", "Commands", show=False, priority=True),
     ]
 
-    def __init__(
-        self,
-        settings: Settings,
-        engine: EngineThread,
-        known: Mapping[str, Agent],
-        agents: Sequence[Agent],
-        policy: Policy,
-        history: History,
-        files: Sequence[Attachment] = (),
-    ) -> None:
+    def __init__(self, settings: Settings, engine: EngineThread, state: RunState, history: History) -> None:
         super().__init__()
         teach_alt_enter()
         self.settings = settings
-        self.known = known
-        self.history = history
-        self.conversation = Conversation()
         self.engine = engine
-        self.main = MainScreen(engine, self.conversation, agents, policy, files)
+        self.state, self.conversation = state, state.conversation
+        self.main = MainScreen(self, engine, state, history)
         self._drain_timer: Timer | None = None
         self._interrupted_at = -math.inf  # never
         self._gc_threshold = gc.get_threshold()
@@ -81,7 +69,7 @@ class RelayApp(App[None]):
         self.register_theme(look.DARK)
         self.register_theme(look.LIGHT)
         self.theme = settings.tui.theme if settings.tui.theme in self.available_themes else look.DARK.name
-        self.replaced_keys = {str(action): str(keys) for action, keys in settings.tui.keys.items()}
+        self.replaced_keys = {str(name): str(keys) for name, keys in settings.tui.keys.items()}
         self.set_keymap(self.replaced_keys)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
@@ -93,7 +81,7 @@ class RelayApp(App[None]):
     def on_mount(self) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.terminate)
         self.engine.start()
-        self.engine.open(self.settings.model)
+        choosing.open_model(self.main.desk, self.settings.model)
         self._drain_timer = self.set_interval(1 / UPDATES_PER_SECOND, self._drain)
         self._gc_threshold = gc.get_threshold()
         gc.collect()
@@ -101,7 +89,7 @@ class RelayApp(App[None]):
         gc.set_threshold(GC_THRESHOLD, 20, 50)
 
     async def _drain(self) -> None:
-        """Show what the engine reported since the last time; runs of text as one piece."""
+        """Show what the engine reported since the last time."""
         now, ui_time = time.monotonic(), time.thread_time()
         passed = now - self._updated_at
         if passed < SLOWEST_UPDATE_S and ui_time - self._ui_time > UI_SHARE * passed:
@@ -115,21 +103,33 @@ class RelayApp(App[None]):
                 break
         try:
             for report in joined(waiting):
-                await self.main.show_report(report)
-            self.main.tick()
+                await self.main.view.show(report)
+            self.main.view.tick()
         except (NoMatches, MountError):
             if self.is_running:
                 raise  # else the screen was taken down while a report was on its way
 
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """What is said to the user is text: never markup, and never a command to the terminal."""
+        super().notify(fit_for_terminal(message), title=title, severity=severity, timeout=timeout, markup=False)
+
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         if screen is self.main:
             for command in COMMANDS:
-                yield SystemCommand(command.title, command.about, partial(self.run_action, command.action, self.main))
+                yield SystemCommand(command.title, command.about, partial(self.main.action_command, command.name))
         yield SystemCommand("Theme", "Choose among dark, light and other themes", self.action_change_theme)
         yield SystemCommand("Quit", "Stop what runs and leave", self.action_quit)
 
     def action_interrupt(self) -> None:
-        """Ctrl+C: copy what is selected; else stop the run; twice within two seconds: quit."""
+        """Ctrl+C: copy what is selected; else stop what runs; twice within two seconds: quit."""
         if selection := self.screen.get_selected_text():
             self.copy_to_clipboard(selection)
             self.notify("Copied.", timeout=2)
@@ -139,7 +139,7 @@ class RelayApp(App[None]):
             self.exit()
             return
         self._interrupted_at = now
-        if self.main.is_busy:
+        if self.state.is_working:
             self.engine.cancel()
         self.notify("Press Ctrl+C again to quit.", timeout=QUIT_AGAIN_S)
 
@@ -156,21 +156,3 @@ class RelayApp(App[None]):
         self.engine.cancel()
         gc.unfreeze()
         gc.set_threshold(*self._gc_threshold)
-
-
-def joined(reports: Iterable[Report]) -> Iterable[Report]:
-    """The same reports, with neighbouring pieces of one agent's text made one."""
-    pending: TextDelta | None = None
-    for report in reports:
-        if isinstance(report, TextDelta) and pending is not None and pending.agent == report.agent:
-            pending = TextDelta(report.agent, pending.text + report.text, report.n_tokens)
-            continue
-        if pending is not None:
-            yield pending
-            pending = None
-        if isinstance(report, TextDelta):
-            pending = report
-        else:
-            yield report
-    if pending is not None:
-        yield pending

@@ -2,7 +2,7 @@
 
 Keys avoid what terminals take or cannot tell apart: Ctrl+I is Tab, Ctrl+M Enter, Ctrl+H Backspace, Ctrl+S and Ctrl+Q flow control,
 Ctrl+Z suspend, Ctrl+B and Ctrl+A the prefixes of tmux and screen, and Ctrl+letters that edit a line in the input.
-`tui.keys` in the settings replaces a key by the command's id.
+`tui.keys` in the settings replaces a key by the command's name.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ QUIT_WORDS = ("/quit", "/exit", "/q")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`action` is the name of the screen's action method; `footer` is the short name in the footer, "" to leave it out."""
+    """`name` is what the settings and `screens/main/acts.py` know it by; `footer` is the short name in the footer, "" to leave it out."""
 
-    action: str
+    name: str
     title: str
     about: str
     keys: str = ""
@@ -27,13 +27,16 @@ class Command:
 
     @property
     def binding(self) -> Binding:
-        return Binding(
-            self.keys, self.action, self.footer or self.title, show=bool(self.footer), id=self.action, priority=self.keys != "escape"
-        )
+        return Binding(self.keys, self.action, self.footer or self.title, bool(self.footer), priority=self.keys != "escape", id=self.name)
+
+    @property
+    def action(self) -> str:
+        """What Textual runs for it, on the main screen."""
+        return f"command({self.name!r})"
 
     def key(self, replaced: Mapping[str, str]) -> str:
-        """The key as people write it, "" for none; `replaced`: keys by action, as in the settings."""
-        return key_name(replaced.get(self.action, self.keys)) if self.keys else ""
+        """The key as people write it, "" for none; `replaced`: keys by name, as in the settings."""
+        return key_name(replaced.get(self.name, self.keys)) if self.keys else ""
 
 
 COMMANDS = (
@@ -67,7 +70,7 @@ def key_name(keys: str) -> str:
 
 def in_place_of(word: str, replaced: Mapping[str, str]) -> str:
     """What to do here instead of sending `word`, which looks like another program's command: `/policy`."""
-    command = next((command for command in COMMANDS if command.action == word.removeprefix("/").lower()), None)
+    command = next((command for command in COMMANDS if command.name == word.removeprefix("/").lower()), None)
     if word.lower() in QUIT_WORDS:
         advice = f"{word} is Ctrl+Q here."
     elif command is None:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from relaylite.events import PromptPart, Turn
 from relaylite.metrics import CellMap, TurnMetrics
+from relaylite.terminal_text import one_line
 
 State = Literal["waiting", "reusing", "repairing", "reading", "writing", "done", "failed", "stopped"]
 FINISHED: tuple[State, ...] = ("done", "failed", "stopped")
@@ -67,8 +68,8 @@ class TurnRecord:
 
 
 @dataclass(slots=True, eq=False)
-class Round:
-    """One message of the user and the answers to it."""
+class RoundRecord:
+    """One message of the user and the turns that answer it."""
 
     task: str
     number: int
@@ -80,7 +81,7 @@ class Conversation:
     """Rounds in order. The chain holds the truth; this mirrors it with what the display needs besides."""
 
     def __init__(self) -> None:
-        self.rounds: list[Round] = []
+        self.rounds: list[RoundRecord] = []
 
     def turns(self) -> Iterator[TurnRecord]:
         return (turn for each in self.rounds for turn in each.turns)
@@ -93,8 +94,8 @@ class Conversation:
         """The latest record at that place; a turn that was retried has the newer one."""
         return next((turn for turn in self.turns() if (turn.round, turn.index) == (round, index)), None)
 
-    def start_round(self, task: str, number: int, files: tuple[str, ...] = ()) -> Round:
-        self.rounds.append(Round(task, number, files))
+    def start_round(self, task: str, number: int, files: tuple[str, ...] = ()) -> RoundRecord:
+        self.rounds.append(RoundRecord(task, number, files))
         return self.rounds[-1]
 
     def start_turn(self, agent: str, index: int, parts: tuple[PromptPart, ...]) -> TurnRecord:
@@ -121,7 +122,7 @@ class Conversation:
         for number, (task, files, turns) in enumerate(rounds):
             current = self.start_round(task, number, files)
             for turn in turns:
-                record = TurnRecord(turn.agent, turn.index, number)
+                record = TurnRecord(one_line(turn.agent), turn.index, number)
                 record.finish(turn)
                 current.turns.append(record)
 

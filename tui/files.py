@@ -10,23 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from relaylite.errors import UsageError
-from relaylite.tui.conversation import Round
-from relaylite.tui.safe_text import safe_text
+from relaylite.paths import replacing
+from relaylite.terminal_text import fit_for_terminal
+from relaylite.tui.conversation import RoundRecord
 
 HISTORY_LIMIT = 500
 HISTORY_ENTRY_LIMIT = 20_000  # characters; a pasted file is no message to call back
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write whole or not at all: to a temporary name, then renamed. Raises UsageError in one line."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Write whole or not at all (mode 0600). Raises UsageError in one line."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8", errors="replace")
-        temporary.replace(path)
+        with replacing(path) as written:
+            written.write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         raise UsageError(f"cannot write {path}: {error.strerror}; choose another place") from error
 
 
@@ -47,14 +45,14 @@ def read_json(path: Path) -> dict[str, Any]:
     return data
 
 
-def markdown_of(rounds: Iterable[Round], model: str, policy: str) -> str:
+def markdown_of(rounds: Iterable[RoundRecord], model: str, policy: str) -> str:
     """The conversation as a Markdown document."""
-    lines = [f"# Conversation with {safe_text(model)}", "", f"Policy: {policy}", ""]
+    lines = [f"# Conversation with {fit_for_terminal(model)}", "", f"Policy: {policy}", ""]
     for each in rounds:
-        lines += [f"## Message {each.number + 1}", "", *(f"> {line}" for line in safe_text(each.task).splitlines()), ""]
+        lines += [f"## Message {each.number + 1}", "", *(f"> {line}" for line in fit_for_terminal(each.task).splitlines()), ""]
         for turn in each.turns:
             note = " (edited)" if turn.was_edited else ""
-            lines += [f"### {turn.agent}{note}", "", safe_text(turn.text).rstrip(), ""]
+            lines += [f"### {turn.agent}{note}", "", fit_for_terminal(turn.text).rstrip(), ""]
     return "\n".join(lines)
 
 
@@ -78,9 +76,8 @@ class History:
 
     @staticmethod
     def _shorten(path: Path, lines: list[str]) -> None:
-        with suppress(UsageError, OSError):
+        with suppress(UsageError):
             write_text(path, "\n".join(lines[-HISTORY_LIMIT:]) + "\n")
-            path.chmod(0o600)
 
     def add(self, text: str) -> None:
         """Remember `text`; a repetition of the last one, or a very long one, is not written down."""

@@ -1,4 +1,4 @@
-"""From settings to a running app: the real opener, the terminal, the end."""
+"""From settings to a running app, and its end."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from relaylite.chain.agents import choose_agents, load_agents
 from relaylite.errors import UsageError
 from relaylite.reuse.policies import parse_policy
 from relaylite.tui.app import CLOSE_TIMEOUT_S, RelayApp
-from relaylite.tui.backend import OnProgress, Progress, RelayLike
-from relaylite.tui.engine_thread import EngineThread
+from relaylite.tui.engine.jobs import KeptConversation
+from relaylite.tui.engine.opener import ModelOpener
+from relaylite.tui.engine.thread import EngineThread
 from relaylite.tui.files import History
+from relaylite.tui.run_state import RunState
 from relaylite.tui.terminal import owned_terminal
 
 if TYPE_CHECKING:
@@ -28,29 +30,6 @@ if TYPE_CHECKING:
 LOG_NAME = "tui.log"
 
 
-class ModelOpener:
-    """Opens real models with the settings' values."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-
-    def locate(self, model: str, on_progress: OnProgress) -> str:
-        from relaylite.gguf.catalog import resolve_model
-
-        def fetched(name: str, done: int, total: int) -> None:
-            on_progress(Progress(f"fetching {name}", done / total if total else None))
-
-        return str(resolve_model(model, fetched))
-
-    def open(self, path: str, on_progress: OnProgress) -> RelayLike:
-        from relaylite.api import Relay
-
-        def loaded(fraction: float) -> None:
-            on_progress(Progress("loading", fraction) if fraction < 1 else Progress("checking the loaded model", None))
-
-        return Relay(path, on_progress=loaded, **self._settings.relay_options())
-
-
 def start(settings: Settings, session: str | None, files: Sequence[Attachment]) -> int:
     """Run the app in this terminal; exit code 0 when the user quits, 143 after SIGTERM."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -58,11 +37,11 @@ def start(settings: Settings, session: str | None, files: Sequence[Attachment]) 
     known = load_agents(settings.agents_file)
     agents = choose_agents(settings.agents, known)
     policy = parse_policy(settings.policy, settings.fidelity)
-    saved = sessions.load(session) if session is not None else None
-    keep = partial(sessions.save, session) if session is not None else None
+    kept = KeptConversation(sessions.load(session), partial(sessions.save, session)) if session is not None else KeptConversation()
     with owned_terminal(paths.logs_folder() / LOG_NAME):
-        engine = EngineThread(ModelOpener(settings), agents, policy, saved, keep)
-        app = RelayApp(settings, engine, known, agents, policy, History(paths.history_file()), files)
+        engine = EngineThread(ModelOpener(settings), agents, policy, kept)
+        state = RunState(tuple(agents), policy, known, tuple(files))
+        app = RelayApp(settings, engine, state, History(paths.history_file()))
         before = signal.getsignal(signal.SIGTERM)
         app.run(mouse=settings.tui.mouse)
         signal.signal(signal.SIGTERM, before)  # the app's own handler went with its loop

@@ -20,9 +20,10 @@ from relaylite.chain.agents import choose_agents, load_agents
 from relaylite.reuse.policies import RELAY
 from relaylite.settings.settings import Settings
 from relaylite.tui.app import RelayApp
-from relaylite.tui.engine_thread import EngineThread
+from relaylite.tui.engine.opener import ModelOpener
+from relaylite.tui.engine.thread import EngineThread
 from relaylite.tui.files import History
-from relaylite.tui.start import ModelOpener
+from relaylite.tui.run_state import RunState
 
 MESSAGES = ("Write a Python function that merges two sorted lists.", "Now write a test for it.")
 PATIENCE_S = 600.0
@@ -42,7 +43,7 @@ async def picture(app: RelayApp, size: tuple[int, int], play: Play) -> str:
     async with app.run_test(size=size, notifications=True) as pilot:
         await play(pilot, app)
         await pilot.pause(0.5)
-        app.main.input.cursor_blink = False
+        app.main.parts.input.cursor_blink = False
         drawn = app.export_screenshot(title="relaylite chat", simplify=True)
     app.engine.close(10.0)
     return drawn
@@ -51,15 +52,15 @@ async def picture(app: RelayApp, size: tuple[int, int], play: Play) -> str:
 def new_app(settings: Settings) -> RelayApp:
     known = load_agents()
     agents = choose_agents(settings.agents, known)
-    return RelayApp(settings, EngineThread(ModelOpener(settings), agents, RELAY), known, agents, RELAY, History(None))
+    return RelayApp(settings, EngineThread(ModelOpener(settings), agents, RELAY), RunState(tuple(agents), RELAY, known), History(None))
 
 
 async def talk(pilot: Pilot[None], app: RelayApp, messages: tuple[str, ...]) -> None:
-    await until(pilot, lambda: app.main.info is not None)
+    await until(pilot, lambda: app.state.info is not None)
     for number, message in enumerate(messages):
-        app.main.input.insert(message)
+        app.main.parts.input.insert(message)
         await pilot.press("enter")
-        await until(pilot, lambda n=number: len(app.conversation.rounds) > n and not app.main.is_busy)
+        await until(pilot, lambda n=number: len(app.conversation.rounds) > n and not app.state.is_busy)
 
 
 async def main_screen(pilot: Pilot[None], app: RelayApp) -> None:
@@ -81,9 +82,9 @@ async def cell_map(pilot: Pilot[None], app: RelayApp) -> None:
 
 async def error(pilot: Pilot[None], app: RelayApp) -> None:
     await talk(pilot, app, ())
-    app.main.input.insert("Summarize this: " + "one two three four " * 2000)
+    app.main.parts.input.insert("Summarize this: " + "one two three four " * 2000)
     await pilot.press("enter")
-    await until(pilot, lambda: not app.main.is_busy and app._notifications)
+    await until(pilot, lambda: not app.state.is_busy and app._notifications)
 
 
 SCREENS: dict[str, tuple[tuple[int, int], Play]] = {

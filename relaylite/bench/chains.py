@@ -1,6 +1,6 @@
 """`Reading`: one downstream prompt with the rows that upstream agents left for it. `Upstream` has the agents write, once for all methods.
 
-Answers are greedy and written with exact policies; what is relayed are the rows from writing them, one span an answer.
+Answers are greedy, and their prompts are computed in full. The relayed rows are those from writing: one span for each answer.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from relaylite.reuse.rows import Rows
 from relaylite.sampling import Sampling
 from relaylite.store import Store
 
-LEAST_PIECE = 40  # tokens; a little more than what policies take over as a span
+LEAST_PIECE = 40  # tokens; a little more than the shortest span that policies take over
 LEAST_JOINED = 2 * LEAST_PIECE
-UNLIMITED = 1 << 40  # a store here holds the rows of one chain
+UNLIMITED = 1 << 40  # bytes; a store here holds the rows of one chain
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An agent's answer and its rows, those of its prompt before them (`n_prompt` of them)."""
+    """An agent's answer. `rows` begin with those of its prompt, `n_prompt` of them, and end with those of the answer."""
 
     agent: str
     tokens: tuple[int, ...]
@@ -54,7 +54,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What agent `agent` (at `index` of its chain) reads of `task` and of answers before it, and a store that knows their `rows`.
+    """What agent `agent`, number `index` of its chain from 0, reads of `task` and of the answers before it; and a store with their `rows`.
 
     `is_graded`: its answer is the one that counts as the chain's.
     """
@@ -70,7 +70,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class ChainOptions:
-    """`max_tokens` of each upstream answer. `is_warm`: what stands before the first relayed answer was seen before."""
+    """`max_tokens` of each upstream answer. `is_warm`: the text before the first relayed answer was seen before, so its rows are known."""
 
     max_tokens: int = 256
     is_warm: bool = True
@@ -79,7 +79,7 @@ class ChainOptions:
 class Upstream:
     """Has agents write on `engine`, under `profile`, and makes the readings of those after them.
 
-    `captures`: states that the rows shall carry (name → graph node); those of `profile` if None. `check` is called at each step of
+    `captures`: states that the rows are to carry (name → graph node); those of `profile` if None. `check` is called at each step of
     a prefill and ends it by raising.
     """
 
@@ -113,20 +113,20 @@ class Upstream:
     def joined(self, answers: Sequence[Written], n_relayed: int, task: Task, reader: Agent) -> Reading:
         """`reader` reads `n_relayed` tokens in all, from the starts of as few of `answers` (LEAST_JOINED long or more) as that takes."""
         lengths = pieces([answer.n_relayable for answer in answers], n_relayed)
-        chosen = [answer.cut(length) for answer, length in zip(answers, lengths, strict=False)]
-        messages = self._messages(task, [*(Agent(answer.agent, "-") for answer in chosen), reader], len(chosen), chosen)
-        return self._reading(task, reader, len(chosen), True, messages, chosen)
+        taken = [answer.cut(length) for answer, length in zip(answers, lengths, strict=False)]
+        messages = self._messages(task, [*(Agent(answer.agent, "-") for answer in taken), reader], len(taken), taken)
+        return self._reading(task, reader, len(taken), True, messages, taken)
 
     def write(self, agent: Agent, messages: Sequence[Message]) -> Written:
         """The greedy answer to `messages`, exactly computed. Raises UsageError if the agent says nothing."""
         prompt = self._prompts.build(messages)
         self._compute(prompt)
-        for _ in self._engine.generate(Sampling(max_tokens=self._options.max_tokens)):
+        writer = self._engine.generate(Sampling(max_tokens=self._options.max_tokens))
+        for _ in writer:
             pass
-        answer = self._engine.answer_tokens
-        if not answer:
+        if not writer.tokens:
             raise UsageError(f"the model writes nothing as agent {agent.name}; give other --agents or another model")
-        return Written(agent.name, answer, self._engine.harvest(agent.name), len(prompt))
+        return Written(agent.name, writer.tokens, self._engine.harvest(agent.name), len(prompt))
 
     def first_messages(self, task: Task, agent: Agent) -> list[Message]:
         """What the first agent of a chain reads."""
@@ -164,7 +164,10 @@ class Upstream:
 
 
 def pieces(lengths: Sequence[int], n: int) -> list[int]:
-    """How much of each text is taken for `n` tokens in all: whole ones, and a rest of the last that is long enough to be a span."""
+    """How many tokens of each text are taken for `n` tokens in all. Texts are taken whole, but for the last one or two.
+
+    `lengths`: those of the texts, LEAST_JOINED or more each. No part is shorter than LEAST_PIECE, unless `n` is.
+    """
     taken: list[int] = []
     for length in lengths:
         missing = n - sum(taken)

@@ -29,6 +29,8 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
+    """Series over one pair of axes. Raises ValueError if there is no point to draw."""
+
     title: str
     x_label: str
     y_label: str
@@ -87,7 +89,9 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Stroke:
+    """A straight line from (x1, y1) to (x2, y2)."""
+
     x1: float
     y1: float
     x2: float
@@ -98,6 +102,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
+    """A filled circle around (x, y)."""
+
     x: float
     y: float
     color: str
@@ -115,20 +121,20 @@ class Label:
     is_upright: bool = False
 
 
-Mark = Line | Dot | Label
+Mark = Stroke | Dot | Label
 
 
 def marks_of(figure: Figure) -> list[Mark]:
-    """The figure as lines, dots and labels on a canvas of WIDTH × HEIGHT, y downwards."""
+    """The figure as strokes, dots and labels on a canvas of WIDTH × HEIGHT, y downwards."""
     points = [point for series in figure.series for point in series.points]
     x = Axis.over([p[0] for p in points], LEFT, WIDTH - RIGHT, is_log=figure.is_x_log)
     y = Axis.over([p[1] for p in points], HEIGHT - BOTTOM, TOP, is_log=figure.is_y_log)
     marks: list[Mark] = [Label(LEFT, 26, figure.title, 15)]
     for tick in x.ticks:
-        marks.append(Line(x.place(tick), TOP, x.place(tick), HEIGHT - BOTTOM, GRID))
+        marks.append(Stroke(x.place(tick), TOP, x.place(tick), HEIGHT - BOTTOM, GRID))
         marks.append(Label(x.place(tick), HEIGHT - BOTTOM + 18, f"{tick:g}", 12, "middle"))
     for tick in y.ticks:
-        marks.append(Line(LEFT, y.place(tick), WIDTH - RIGHT, y.place(tick), GRID))
+        marks.append(Stroke(LEFT, y.place(tick), WIDTH - RIGHT, y.place(tick), GRID))
         marks.append(Label(LEFT - 8, y.place(tick) + 4, f"{tick:g}", 12, "end"))
     marks.append(Label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 14, figure.x_label, 13, "middle"))
     marks.append(Label(20, (TOP + HEIGHT - BOTTOM) / 2, figure.y_label, 13, "middle", is_upright=True))
@@ -143,7 +149,7 @@ def marks_of(figure: Figure) -> list[Mark]:
 
 def _series_marks(series: Series, color: str, x: Axis, y: Axis) -> list[Mark]:
     at = [(x.place(px), y.place(py)) for px, py in series.points]
-    lines = [Line(*start, *end, color, 2.0) for start, end in pairwise(at)] if series.is_line else []
+    lines = [Stroke(*start, *end, color, 2.0) for start, end in pairwise(at)] if series.is_line else []
     return [*lines, *(Dot(px, py, color) for px, py in at)]
 
 
@@ -159,7 +165,7 @@ def svg(figure: Figure) -> str:
 
 
 def _svg_mark(mark: Mark) -> str:
-    if isinstance(mark, Line):
+    if isinstance(mark, Stroke):
         ends = f'x1="{mark.x1:.1f}" y1="{mark.y1:.1f}" x2="{mark.x2:.1f}" y2="{mark.y2:.1f}"'
         return f'<line {ends} stroke="{mark.color}" stroke-width="{mark.width:g}"/>'
     if isinstance(mark, Dot):
@@ -179,7 +185,7 @@ def png(figure: Figure, scale: int = 2) -> bytes:
     draw = ImageDraw.Draw(image)
     anchors = {"start": "ls", "middle": "ms", "end": "rs"}
     for mark in marks_of(figure):
-        if isinstance(mark, Line):
+        if isinstance(mark, Stroke):
             ends = [scale * value for value in (mark.x1, mark.y1, mark.x2, mark.y2)]
             draw.line(ends, fill=mark.color, width=round(mark.width * scale))
         elif isinstance(mark, Dot):

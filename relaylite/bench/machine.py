@@ -13,12 +13,14 @@ from relaylite.engine.engine import Engine
 
 
 def machine() -> dict[str, Any]:
+    """Processor, number of cores that may be used, memory in GB, system."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
     return {"cpu": _cpu(), "cores": cores, "memory_gb": round(memory / 1e9, 1), "system": f"{platform.system()} {platform.machine()}"}
 
 
 def versions() -> dict[str, str]:
+    """Package → its version."""
     names = ("relaylite", "llama-cpp-python", "numpy")
     return {"python": platform.python_version(), **{name: _version(name) for name in names}}
 
@@ -31,6 +33,7 @@ def _version(package: str) -> str:
 
 
 def model(engine: Engine) -> dict[str, Any]:
+    """The open model, and whether its profile was measured."""
     info = engine.info
     return {
         "name": info.name,

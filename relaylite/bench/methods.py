@@ -1,13 +1,13 @@
 """`Method`: one way to take a prompt's rows over, by the name that `--policies` gives it: our policies, and baselines of the literature.
 
 A baseline is a policy with other parameters, or with a selection that looks at nothing but the plan. A policy that repairs can have some
-of the profile's parameters changed, as in `relay+lead=0+max_share=0.1`. Any method can take its rows from files of a form that the store
+of the profile's parameters changed, as in `relay+lead=0+max_share=0.1`. Any method can take its rows from files of a codec that the store
 has: `relay@q6-q4`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,13 +16,12 @@ import numpy as np
 from relaylite.engine.sweep import Pick
 from relaylite.errors import UsageError
 from relaylite.reuse.plan import Kind, Plan
-from relaylite.reuse.policies import FIDELITIES, FULL, NAIVE, RELAY, Policy, parse_policy
-from relaylite.reuse.profile import Profile, RelayParameters, default_profile
+from relaylite.reuse.policies import FIDELITIES, FULL, LABELS, NAIVE, RELAY, Policy, parse_policy
+from relaylite.reuse.profile import Profile, RelayParameters, check_changes
 from relaylite.reuse.rows import Tokens
 from relaylite.store.codec import PLAIN, Codec
 from relaylite.store.quantize import CODECS
 
-DEFAULT = "full,prefix,naive,relay:fast,relay,relay:careful"
 BASELINES = {
     "epic:K": "the first K tokens of each relayed text are recomputed in all layers (EPIC)",
     "cacheblend:SHARE": "deviation at layer 1 selects SHARE of the relayed tokens for all layers (CacheBlend)",
@@ -30,13 +29,15 @@ BASELINES = {
     "everything": "all relayed tokens",
     "batches:K": "nothing is taken over, and llama.cpp computes K tokens at once: what its rounding alone changes",
 }
+ALL_LAYERS = 1 << 20  # as `l_end`: to the last layer, however many the model has
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
     """`parameters` in place of the profile's, or `changes` of them, or `pick` in place of any; at most one of these.
 
-    `n_batch`: tokens that llama.cpp computes at once. `codec`: rows come from files of this form.
+    An `l_end` of `parameters` beyond the model's layers stands for its last one. `n_batch`: tokens that llama.cpp computes at once.
+    `codec`: rows come from files of this codec.
     """
 
     label: str
@@ -47,48 +48,69 @@ class Method:
     n_batch: int | None = None
     codec: Codec | None = None
 
-    def profile(self, measured: Profile) -> Profile:
-        """The profile to run with: the measured one with `changes`, or one that holds `parameters` for every fidelity."""
-        return measured.overridden(self.changes) if self.parameters is None else profile_of(measured, self.parameters)
+    def profile(self, measured: Profile, n_layer: int) -> Profile:
+        """The profile to run with: `measured`, the model's own, or one that holds this method's parameters for every fidelity.
 
+        Raises UsageError if the changes do not fit the parameters of `measured`, or a model of `n_layer` layers.
+        """
+        if self.parameters is None and not self.changes:
+            return measured
+        try:
+            profile = replace(measured, modes=dict.fromkeys(FIDELITIES, self._parameters(measured, n_layer)))
+            profile.check_fits(n_layer)
+        except UsageError as error:
+            own = measured.modes[self.policy.fidelity]
+            layers = f"l_start {own.l_start}, l_det {own.l_det}, l_end {own.l_end}, detector {own.detector}"
+            raise UsageError(f"{self.label!r} does not fit this model's profile ({layers}): {error}") from error
+        return profile
 
-def profile_of(measured: Profile, parameters: RelayParameters) -> Profile:
-    return replace(measured, modes=dict.fromkeys(FIDELITIES, parameters))
+    def _parameters(self, measured: Profile, n_layer: int) -> RelayParameters:
+        if self.parameters is None:
+            return replace(measured.modes[self.policy.fidelity], **self.changes)
+        return replace(self.parameters, l_end=min(self.parameters.l_end, n_layer))
 
 
 AGAIN = Method("full again", FULL)  # what differs between this and `full` is noise
 
 
-def captures_of(methods: Sequence[Method], measured: Profile) -> dict[str, str]:
-    """States that rows must carry for all of `methods`: name → graph node."""
-    return {name: node for method in methods for name, node in method.profile(measured).captures.items()}
+def profiles_of(methods: Sequence[Method], measured: Profile, n_layer: int) -> dict[str, Profile]:
+    """The profile that each of `methods` runs with, by its label. Raises UsageError as `Method.profile` does."""
+    return {method.label: method.profile(measured, n_layer) for method in methods}
 
 
-def parse_methods(text: str, n_layer: int) -> list[Method]:
+def captures_of(profiles: Iterable[Profile]) -> dict[str, str]:
+    """States that rows must carry for all of `profiles`: name → graph node."""
+    return {name: node for profile in profiles for name, node in profile.captures.items()}
+
+
+def parse_methods(text: str) -> list[Method]:
     """The methods of a list with commas, each once; `full` and `naive` first, since the others are compared with them, `AGAIN` last.
 
     Raises UsageError for an unknown one, with the known ones.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
-    methods = [Method(FULL.label, FULL), Method(NAIVE.label, NAIVE), *(parse_method(name, n_layer) for name in names), AGAIN]
+    methods = [Method(FULL.label, FULL), Method(NAIVE.label, NAIVE), *map(parse_method, names), AGAIN]
     return list({method.label: method for method in methods}.values())
 
 
-def parse_method(name: str, n_layer: int) -> Method:
-    """One method by its name; behind `@` the form of the files that its rows come from."""
+def parse_method(name: str) -> Method:
+    """One method by its name; behind `@` the codec of the files that its rows come from.
+
+    Says what is wrong whatever the model; whether changed parameters fit one, `Method.profile` says.
+    """
     of_memory, has_codec, codec = name.partition("@")
     if has_codec and codec not in CODECS:
-        raise UsageError(f"unknown form of stored rows in {name!r}; known: {', '.join(CODECS)}")
-    method = _parse_plain(of_memory, n_layer)
+        raise UsageError(f"unknown codec of stored rows in {name!r}; known: {', '.join(CODECS)}")
+    method = _parse_plain(of_memory)
     if has_codec and method.policy.is_exact and CODECS[codec] is not PLAIN:
         raise UsageError(f"{method.label} takes over exact rows and no others, so none of {codec}; measure relay@{codec}")
     return replace(method, label=f"{method.label}@{codec}", codec=CODECS[codec]) if has_codec else method
 
 
-def _parse_plain(name: str, n_layer: int) -> Method:
+def _parse_plain(name: str) -> Method:
     policy_name, *changes = name.split("+")
     if changes:
-        return _changed(_parse_plain(policy_name, n_layer), changes, n_layer)
+        return _with_changes(_parse_plain(policy_name), changes)
     kind, _, value = name.partition(":")
     if name == "everything":
         return Method(name, NAIVE, pick=lambda plan: plan.positions(Kind.SPAN))
@@ -102,7 +124,7 @@ def _parse_plain(name: str, n_layer: int) -> Method:
         return Method(name, NAIVE, pick=lambda plan: random_tokens(plan, share))
     if kind == "cacheblend":
         share = _number(name, value, 0, 1)
-        return Method(name, RELAY, RelayParameters(0, 1, n_layer, "value", tau=0.0, max_share=share, lead=0.0, thinning=0.0))
+        return Method(name, RELAY, RelayParameters(0, 1, ALL_LAYERS, "value", tau=0.0, max_share=share, lead=0.0, thinning=0.0))
     try:
         policy = parse_policy(name)
     except UsageError as error:
@@ -110,13 +132,14 @@ def _parse_plain(name: str, n_layer: int) -> Method:
     return Method(policy.label, policy)
 
 
-def _changed(method: Method, changes: Sequence[str], n_layer: int) -> Method:
+def _with_changes(method: Method, changes: Sequence[str]) -> Method:
     """`method` with parameters changed as `NAME=VALUE` say."""
     label = "+".join([method.label, *changes])
     if not method.policy.repairs or method.parameters is not None:
-        raise UsageError(f"{label!r}: only relay, relay:fast and relay:careful have parameters to change")
+        known = ", ".join(policy for policy in LABELS if parse_policy(policy).repairs)
+        raise UsageError(f"{label!r}: only {known} have parameters to change")
     values = {name: _value(text) for name, _, text in (change.partition("=") for change in changes)}
-    default_profile("", n_layer).overridden(values).check_fits(n_layer)
+    check_changes(values)
     return replace(method, label=label, changes=values)
 
 
@@ -137,8 +160,8 @@ def first_tokens(plan: Plan, n: int) -> Tokens:
 def random_tokens(plan: Plan, share: float) -> Tokens:
     """Positions of `share` of the span tokens, the same ones for the same prompt."""
     spans = plan.positions(Kind.SPAN)
-    chosen = np.random.default_rng(len(plan.tokens)).choice(len(spans), round(share * len(spans)), replace=False)
-    return spans[np.sort(chosen)]
+    selected = np.random.default_rng(len(plan.tokens)).choice(len(spans), round(share * len(spans)), replace=False)
+    return spans[np.sort(selected)]
 
 
 def _joined(ranges: Sequence[Tokens]) -> Tokens:

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from relaylite.bench.figures import Figure, Series
-from relaylite.reuse.policies import FULL
-
-_SHOWN_IN_CHAINS = ("full", "prefix", "naive", "relay:fast", "relay", "relay:careful")
+from relaylite.bench.methods import AGAIN
+from relaylite.reuse.policies import FULL, LABELS
 
 
 def figures_of(document: Mapping[str, Any]) -> Iterator[tuple[str, Figure]]:
     """Name and figure of all that this document has the figures for."""
-    rows = [row for row in document["rows"] if row["policy"] not in (FULL.label, "full again")]
+    rows = [row for row in document["rows"] if row["policy"] not in (FULL.label, AGAIN.label)]
     if rows:
         yield "speed-fidelity", speed_against_fidelity(rows)
     if len(document["groups"]) > 1:
@@ -34,7 +33,7 @@ def ttft_by_group(groups: list[dict[str, Any]], label: str, *, by_length: bool) 
     for number, group in enumerate(groups, 2):
         x = group["relayed_tokens"] if by_length else number
         for row in group["rows"]:
-            if row["policy"] in _SHOWN_IN_CHAINS:
+            if row["policy"] in LABELS:
                 lines.setdefault(row["policy"], []).append((x, row["ttft_ms"]))
     series = tuple(Series(name, tuple(points)) for name, points in lines.items())
     title = "Time to first token against relayed length" if by_length else "Time to first token along a chain"

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from relaylite.bench.measuring import Sample
+from relaylite.bench.sample import Sample
 from relaylite.bench.statistics import ratio_of_means, spread, wilson
+from relaylite.metrics import STAGES
 from relaylite.reuse.policies import FULL, NAIVE
 
 VERSION = 1
@@ -56,14 +57,13 @@ def _row(own: Sequence[Sample], full: Sequence[Sample], naive: Sequence[Sample])
     first, mean = _values(own, lambda s: s.kl_first), _values(own, lambda s: s.kl_mean)
     first_share = ratio_of_means(first, _values(naive, lambda s: s.kl_first))
     mean_share = ratio_of_means(mean, _values(naive, lambda s: s.kl_mean))
-    parts = ("render", "place", "rectify", "suffix", "sample")
     return {
         "policy": own[0].method,
         "n": len(own),
         "ttft_ratio": asdict(spread(_values(full, lambda s: s.ttft.total) / ttft)),
         "floor_ratio": asdict(spread(ttft / _values(naive, lambda s: s.ttft.total))),
         "ttft_ms": float(np.median(ttft)),
-        "ttft_parts_ms": {part: float(np.median([getattr(s.ttft, part) for s in own])) for part in parts},
+        "ttft_parts_ms": {stage: float(np.median([getattr(s.ttft, stage) for s in own])) for stage in STAGES},
         "reuse_ratio": float(np.mean([s.reuse_ratio for s in own])),
         "prompt_reuse": float(np.mean([s.prompt_reuse for s in own])),
         "selected_share": float(np.mean([s.selected_tokens / s.span_tokens if s.span_tokens else 0.0 for s in own])),

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from relaylite.errors import UsageError
 
-Kind = Literal["gsm8k", "mmlu", "humaneval", "plain"]
+TaskKind = Literal["gsm8k", "mmlu", "humaneval", "plain"]
 
-AGENTS: dict[Kind, tuple[str, ...]] = {
+AGENTS: dict[TaskKind, tuple[str, ...]] = {
     "gsm8k": ("plan", "solve", "check"),
     "mmlu": ("plan", "solve", "check"),
     "humaneval": ("plan", "code", "review"),
@@ -39,7 +39,7 @@ class Program:
 class Task:
     """`expected`: the right number or letter, "" if the task has none of these."""
 
-    kind: Kind
+    kind: TaskKind
     text: str
     expected: str = ""
     program: Program | None = None

@@ -1,4 +1,4 @@
-"""`Calibration`: chains of one model, candidates on every prompt of them, and the profile that comes of it.
+"""`Calibration`: chains of one model, parameters tried on every prompt of them, and the profile that comes of it.
 
 Three stages: how rows from writing match (the curve), which layer range is worth most, and how much to select in the best ranges.
 """
@@ -14,30 +14,36 @@ from typing import Any
 import numpy as np
 
 from relaylite.bench import machine
+from relaylite.bench.bench import Bench
 from relaylite.bench.chains import ChainOptions, Upstream
-from relaylite.bench.measuring import Bench, BenchOptions, Sample, built_in
 from relaylite.bench.methods import Method
+from relaylite.bench.options import BenchOptions
+from relaylite.bench.readings import built_in
+from relaylite.bench.sample import Sample
 from relaylite.bench.statistics import ratio_of_means
 from relaylite.bench.tasks import Task
 from relaylite.calibrate import grid
-from relaylite.calibrate.choice import Candidate, choose_modes, front, promising
 from relaylite.calibrate.similarity import Similarity, mean, similarity_of
+from relaylite.calibrate.trial import Trial, best_of, front, promising
 from relaylite.engine.engine import Engine
 from relaylite.errors import Cancelled, UsageError
 from relaylite.reuse.policies import FULL, NAIVE, RELAY, Fidelity
 from relaylite.reuse.profile import Profile, RelayParameters
 
-N_BEST = 3  # layer ranges that are looked at closer
+N_BEST = 3  # layer ranges with which other amounts are tried
 N_CURVES = 4  # prompts that the curve is a mean of
 N_FEWEST = 2  # prompts that a stage measures, however long they take
 TOO_LITTLE = "the model writes too little to calibrate on; give longer tasks with --tasks"
-OnProgress = Callable[[float, str], None]
-Pairs = dict[RelayParameters, list[tuple[Sample, Sample]]]  # of each candidate: its sample and naive's on the same prompt
+OnProgress = Callable[[float, str], None]  # gets the share of the time that is over, in [0, 1], and what is measured now
+Pairs = dict[RelayParameters, list[tuple[Sample, Sample]]]  # of parameters: their sample and naive's on each prompt
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationOptions:
-    """`n_chains` in all; `seconds`: no prompt is begun after that, but two a stage are always measured."""
+    """`n_chains` in all. `seconds`: no prompt is begun after so many, but each stage measures N_FEWEST.
+
+    `max_tokens` of each answer. `n_follow`: tokens over which the loss is a mean.
+    """
 
     n_chains: int = 16
     seconds: float = 220.0
@@ -47,23 +53,23 @@ class CalibrationOptions:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a calibration found. `candidates`: all that were measured in the last stage."""
+    """What a calibration found. `trials`: all of the last stage; `best`: those that become the fidelities of the profile."""
 
     similarity: Similarity
-    candidates: tuple[Candidate, ...]
-    modes: dict[Fidelity, Candidate]
+    trials: tuple[Trial, ...]
+    best: dict[Fidelity, Trial]
     n_prompts: int
     seconds: float
 
     @property
-    def front(self) -> list[Candidate]:
-        return front(self.candidates)
+    def front(self) -> list[Trial]:
+        return front(self.trials)
 
     def profile(self, engine: Engine) -> Profile:
         """For `profile.save_profile`; `measured` says on what it rests."""
         measured = {
-            "modes": {fidelity: _figures(candidate) for fidelity, candidate in self.modes.items()},
-            "candidates": [{**_figures(candidate), "parameters": asdict(candidate.parameters)} for candidate in self.front],
+            "modes": {fidelity: _figures(trial) for fidelity, trial in self.best.items()},
+            "candidates": [{**_figures(trial), "parameters": asdict(trial.parameters)} for trial in self.front],
             "similarity": {"v": _rounded(self.similarity.v), "k": _rounded(self.similarity.k)},
             "n_prompts": self.n_prompts,
             "seconds": round(self.seconds),
@@ -71,8 +77,8 @@ class Findings:
             "machine": machine.machine(),
             "versions": machine.versions(),
         }
-        modes = {fidelity: candidate.parameters for fidelity, candidate in self.modes.items()}
-        return Profile(engine.profile.fingerprint, modes, is_measured=True, measured=measured)
+        parameters = {fidelity: trial.parameters for fidelity, trial in self.best.items()}
+        return Profile(engine.profile.fingerprint, parameters, is_measured=True, measured=measured)
 
 
 class Calibration:
@@ -95,18 +101,18 @@ class Calibration:
         self._engine.cancel()
 
     def run(self, on_progress: OnProgress = lambda *_: None) -> Findings:
-        """Measure and choose. Raises Cancelled, or UsageError if the tasks give nothing to measure."""
+        """Measure, and find the best parameters. Raises Cancelled, or UsageError if the tasks give nothing to measure."""
         self._started = time.monotonic()
         n_layer, n_first = self._engine.info.n_layer, max(self._options.n_chains // 3, 2)
         similarity = self._similarity(on_progress)
         coarse = self._stage("ranges", grid.ranges(n_layer), self._tasks[:n_first], (0.1, 0.4), on_progress)
-        best = [candidate.parameters for candidate in promising(_candidates(coarse), N_BEST)]
+        best = [trial.parameters for trial in promising(_trials(coarse), N_BEST)]
         rest = self._tasks[n_first : max(self._options.n_chains, n_first + 2)]
         fine = self._stage("amounts", grid.amounts(best, n_layer), rest, (0.4, 1.0), on_progress)
-        candidates = _candidates({parameters: coarse.get(parameters, []) + pairs for parameters, pairs in fine.items()})
+        trials = _trials({parameters: coarse.get(parameters, []) + pairs for parameters, pairs in fine.items()})
         on_progress(1.0, "done")
-        n_prompts = max(candidate.n for candidate in candidates)
-        return Findings(similarity, tuple(candidates), choose_modes(candidates), n_prompts, time.monotonic() - self._started)
+        n_prompts = max(trial.n for trial in trials)
+        return Findings(similarity, tuple(trials), best_of(trials), n_prompts, time.monotonic() - self._started)
 
     def _similarity(self, on_progress: OnProgress) -> Similarity:
         """The mean curve of a few prompts."""
@@ -122,16 +128,19 @@ class Calibration:
         raise UsageError(TOO_LITTLE)
 
     def _stage(
-        self, name: str, tried: Iterable[RelayParameters], tasks: Sequence[Task], span: tuple[float, float], on_progress: OnProgress
+        self, name: str, tried: Iterable[RelayParameters], tasks: Sequence[Task], part: tuple[float, float], on_progress: OnProgress
     ) -> Pairs:
-        """Candidates on chains of `tasks`, in this part of the time."""
+        """The `tried` parameters on chains of `tasks`; `part` of the time, as shares of it, is this stage's."""
         methods = {parameters: Method(str(parameters), RELAY, parameters) for parameters in tried}
         options = BenchOptions(self._chains, n_follow=self._options.n_follow, judges=False)
         base = [Method(FULL.label, FULL), Method(NAIVE.label, NAIVE)]
         self._bench = bench = Bench(self._engine, [*base, *methods.values()], options=options)
         self._check()
-        start, end = span
-        show = lambda done, what: on_progress(start + (end - start) * done, f"{name}, {what}")  # noqa: E731
+        start, end = part
+
+        def show(done: float, what: str) -> None:
+            on_progress(start + (end - start) * done, f"{name}, {what}")
+
         found: Pairs = {parameters: [] for parameters in methods}
         for samples in bench.run(tasks, len(tasks), show):
             by_label = {sample.method: sample for sample in samples}
@@ -148,15 +157,15 @@ class Calibration:
             raise Cancelled("stopped; the profile is as before")
 
 
-def _candidates(found: Pairs) -> list[Candidate]:
-    return [_candidate(parameters, pairs) for parameters, pairs in found.items()]
+def _trials(found: Pairs) -> list[Trial]:
+    return [_trial(parameters, pairs) for parameters, pairs in found.items()]
 
 
-def _candidate(parameters: RelayParameters, pairs: Sequence[tuple[Sample, Sample]]) -> Candidate:
+def _trial(parameters: RelayParameters, pairs: Sequence[tuple[Sample, Sample]]) -> Trial:
     own, naive = zip(*pairs, strict=True)
     mean_share = ratio_of_means([s.kl_mean for s in own], [s.kl_mean for s in naive])
     first_share = ratio_of_means([s.kl_first for s in own], [s.kl_first for s in naive])
-    return Candidate(
+    return Trial(
         parameters,
         cost=float(np.median([s.ttft.total / base.ttft.total for s, base in pairs])),
         kl_mean_share=mean_share.value if mean_share else 0.0,
@@ -166,8 +175,8 @@ def _candidate(parameters: RelayParameters, pairs: Sequence[tuple[Sample, Sample
     )
 
 
-def _figures(candidate: Candidate) -> dict[str, Any]:
-    figures = {name: value for name, value in asdict(candidate).items() if name != "parameters"}
+def _figures(trial: Trial) -> dict[str, Any]:
+    figures = {name: value for name, value in asdict(trial).items() if name != "parameters"}
     return {name: round(value, 4) for name, value in figures.items()}
 
 

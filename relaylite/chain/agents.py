@@ -1,13 +1,12 @@
-"""Agents: a name, instructions, whose text they read, and how they sample. Built-in roles, and the user's own from TOML.
+"""`Agent`: a name, instructions, whose text it reads, and how it samples. Built-in roles, and the user's own from TOML.
 
-Values only: who answers when, and what an agent gets to see in a prompt, is the chain's business.
+Values only: the chain decides who answers when, and what an agent gets to see in a prompt.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Literal, get_args
 from relaylite import paths
 from relaylite.errors import UsageError, did_you_mean
 from relaylite.sampling import Sampling
+from relaylite.settings.toml_file import read_toml
 
 Reads = Literal["task", "previous", "all"]
 READS: tuple[Reads, ...] = get_args(Reads)
@@ -28,8 +28,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 class Agent:
     """One role in a chain.
 
-    `reads`: the task alone, the task and the answer before it, or the task and all answers before it. `sampling`: values
-    that replace the run's, by their names in `Sampling`. `color`: a terminal colour name or `#rrggbb`; "" lets the display choose.
+    `reads`: "task" (the task alone), "previous" (the task and the answer before it) or "all" (the task and all answers before it).
+    `sampling`: values that go before the chain's, by their names in `Sampling`. `color`: a terminal colour name or `#rrggbb`; "" lets
+    the display choose. Raises UsageError, in one line, if a value is not valid.
     """
 
     name: str
@@ -151,14 +152,7 @@ def load_agents(extra_file: Path | None = None) -> dict[str, Agent]:
 
 def read_agents(path: Path, known: Mapping[str, Agent]) -> dict[str, Agent]:
     """The agents of one TOML file, a table each; what a table leaves out comes from the agent of that name in `known`."""
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read the agents file {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"the agents file {path} is not UTF-8 text") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{path}: {error}") from error
+    tables = read_toml(path, f"the agents file {path}")
     return {name: _agent_of(path, name, table, known.get(name)) for name, table in tables.items()}
 
 

@@ -1,4 +1,4 @@
-"""`Attachment`: a text file that goes with a message. Every agent sees it before the task, so it is the same run of tokens for all."""
+"""`Attachment`: a text file that goes with a message. Every agent sees it before the task, so all of them have the same tokens for it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_attachment(path: str | Path) -> Attachment:
 
 
 def attached_in(message: str) -> tuple[list[Attachment], list[str]]:
-    """The files that words like `@notes.md` in a message name, and the words that name none here: those are just words."""
+    """The files that words like `@notes.md` in a message name, and those words that name no file here. Raises as `read_attachment`."""
     words = dict.fromkeys(word for word in message.split() if word.startswith("@") and word.strip("@"))
     files = {word: _file_of(word) for word in words}
     found = dict.fromkeys(name for name in files.values() if name)
@@ -45,5 +45,5 @@ def _file_of(word: str) -> str:
 
 
 def words_without_file(words: list[str]) -> str:
-    """What to tell of words that look like attachments and are none."""
+    """The sentence for words that look like attachments and name no file; "" without any."""
     return f"no file here for {', '.join(words)}: sent as text" if words else ""

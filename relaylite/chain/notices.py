@@ -1,7 +1,4 @@
-"""Why a round relayed no answer although its policy would have: one line for the user.
-
-Judges what the turns say of themselves. Why a model cannot relay at all is known when it is opened, and is said by the chain.
-"""
+"""The sentences that a run tells the user besides the answers. Pure functions; a sentence that has nothing to say is ""."""
 
 from __future__ import annotations
 
@@ -12,8 +9,24 @@ from relaylite.metrics import CellMap
 from relaylite.reuse.policies import Policy
 
 
+def relaying_is_off(refusal: str | None, policy: Policy) -> str:
+    """`refusal`: why the model cannot relay, None if it can. "" if `policy` would not relay anyway."""
+    return f"relaying is off for this model: {refusal}; running with policy prefix" if refusal and policy.use_spans else ""
+
+
+def rounds_no_longer_read(n_dropped: int, n_ctx: int) -> str:
+    return f"the conversation outgrew the context of {n_ctx}: rounds before round {n_dropped + 1} are no longer read"
+
+
+def rows_not_kept(agent: str, error: BaseException) -> str:
+    return f"the rows of {agent}'s turn could not be kept, so later turns compute them again: {error}"
+
+
 def why_nothing_relayed(turns: Iterable[Turn], policy: Policy) -> str:
-    """Empty where an answer was relayed or stood in place, where no agent read one, or where the policy relays nothing."""
+    """Why a round relayed no answer, judged by what its turns say of themselves.
+
+    "" if an answer was relayed or stood in place, if no agent read one, or if `policy` relays nothing.
+    """
     read = [answer for turn in turns for answer in _answers_behind_prefix(turn)]
     if not policy.use_spans or not read or any(was_relayed for _, was_relayed in read):
         return ""

@@ -1,7 +1,7 @@
-"""One engine and its store, lent to one run at a time.
+"""`Runner`: one engine and its store, lent to one run at a time.
 
-A second run is refused with EngineBusy, never mixed in, unless the first is mere background, which gives way. `cancel` and `close` may
-come from any thread. Knows nothing of agents.
+A second run is refused with EngineBusy, unless the first one is in the background and gives way. `cancel` and `close` may come from any
+thread. Knows nothing of agents.
 """
 
 from __future__ import annotations
@@ -12,49 +12,34 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from relaylite.engine.interface import EngineLike, Prefill
-from relaylite.errors import Cancelled, EngineBusy, EngineClosed
-from relaylite.events import Phase, PhaseName
-from relaylite.prompt.builder import PromptBuilder, Tokenizer
+from relaylite.errors import Cancelled, EngineBusy, EngineClosed, RelayliteError
+from relaylite.events import Event, Phase, PhaseName
+from relaylite.metrics import Stopwatch
+from relaylite.prompt.builder import Prompt, PromptBuilder
+from relaylite.prompt.tokenizer import Tokenizer
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.planner import Matcher, make_plan
+from relaylite.reuse.policies import PREFIX, Policy
 from relaylite.reuse.row_loading import Damaged
-from relaylite.reuse.rows import Rows, Tokens
-from relaylite.store.prefill_speed import PrefillSpeed
+from relaylite.reuse.rows import Tokens
+
+if TYPE_CHECKING:
+    from relaylite.store import Store
 
 CLOSE_TIMEOUT_S = 10.0
+CLOSED_MEANWHILE = "the model was closed while it was writing; what was written until then is kept"
 READER_GRACE_S = 1.0  # how long the reader of a stream has, when the model is closed, to read its error
 
 
-class RowStore(Matcher, Protocol):
-    """What a chain needs of a store. `speed`: what computing prompt tokens takes here; it learns from every prefill.
-
-    `has_disk`: rows may have to be read before they can be used, and `prefetch` does that ahead. `forget`: rows that were handed out are
-    damaged. What is found inside `uncounted()` saves nobody's time.
-    """
-
-    speed: PrefillSpeed
-
-    @property
-    def has_disk(self) -> bool: ...
-
-    def put(self, rows: Rows) -> None: ...
-
-    def uncounted(self) -> AbstractContextManager[None]: ...
-
-    def prefetch(self, tokens: Tokens) -> None: ...
-
-    def forget(self, damaged: Damaged) -> None: ...
-
-
-@dataclass(slots=True, weakref_slot=True)
+@dataclass(slots=True)
 class Run:
-    """One use of the engine. `events` is the generator that drives it, if one does; `reader` the thread that began to read it.
+    """One use of the engine. `reader`: the thread that began to read its events.
 
     A run in the background is cancelled as soon as another one wants the engine.
     """
@@ -62,11 +47,22 @@ class Run:
     is_background: bool = False
     cancelled: threading.Event = field(default_factory=threading.Event)
     reader: int = 0
-    events: Callable[[], Generator[Any, None, None] | None] = lambda: None
+    _events: weakref.ref[Generator[Event, None, None]] | None = field(default=None, init=False, repr=False)
 
     def raise_if_cancelled(self) -> None:
         if self.cancelled.is_set():
             raise Cancelled("stopped; what was written until then is kept")
+
+    def driven_by(self, events: Generator[Event, None, None]) -> None:
+        """Know the generator that drives this run, without keeping it alive."""
+        self._events = weakref.ref(events)
+
+    def end_half_read(self) -> None:
+        """End the generator if nobody is reading it right now. One that is being read ends by being cancelled."""
+        events = self._events() if self._events is not None else None
+        if events is not None:
+            with suppress(ValueError):  # it is executing in another thread
+                events.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +77,7 @@ class Prefilled:
 class Runner:
     """Owns the engine: closes it, and decides who may use it."""
 
-    def __init__(self, engine: EngineLike, store: RowStore) -> None:
+    def __init__(self, engine: EngineLike, store: Store) -> None:
         self.engine, self.store = engine, store
         self.prompts = PromptBuilder(engine.template, engine.tokenizer)
         self._state = threading.Condition()
@@ -96,9 +92,6 @@ class Runner:
     def is_closed(self) -> bool:
         """Closed, or of the process that this one was forked from."""
         return self._is_closed or os.getpid() != self._process
-
-    def is_running(self, run: Run | None) -> bool:
-        return run is not None and self._run is run
 
     def take_warnings(self) -> list[str]:
         """What the user should know of this model; each once."""
@@ -128,9 +121,22 @@ class Runner:
         if self._run is not None and not self._run.is_background:
             raise EngineBusy("the model is writing for another run; read that run to its end, cancel it or close its stream first")
 
+    def check_idle(self, run: Run) -> None:
+        """Raises EngineBusy while `run` goes on."""
+        if self._run is run:
+            raise EngineBusy("the chain is writing; cancel it or read it to its end first")
+
+    def effective(self, policy: Policy) -> Policy:
+        """The policy that runs: `prefix` instead of one that relays, where the model cannot relay."""
+        return PREFIX if policy.use_spans and self.engine.info.relay_refusal else policy
+
     @contextmanager
     def lend(self, run: Run) -> Iterator[None]:
-        """The engine belongs to `run` inside. Left by an error or an interrupt, it waits until the engine has stopped."""
+        """The engine belongs to `run` inside. Left by an error or an interrupt, it waits until the engine has stopped.
+
+        Raises what `check_free` raises, and Cancelled if `run` was cancelled before. If the model is closed meanwhile, a Cancelled from
+        inside becomes EngineClosed, unless the run is in the background.
+        """
         with self._state:
             self._clear_background()
             self._run = run
@@ -138,9 +144,11 @@ class Runner:
         try:
             run.raise_if_cancelled()
             yield
-        except BaseException:
+        except BaseException as error:
             self.cancel(run)
             self._await_worker()
+            if isinstance(error, Cancelled) and self.is_closed and not run.is_background:
+                raise EngineClosed(CLOSED_MEANWHILE) from error
             raise
         finally:
             with self._state:
@@ -178,7 +186,7 @@ class Runner:
         The work is done in a thread of its own: the reader sees each phase while it lasts, and can be interrupted.
         """
         phases: SimpleQueue[PhaseName | None] = SimpleQueue()
-        started = time.perf_counter()
+        watch = Stopwatch()
 
         def on_phase(phase: PhaseName) -> None:
             run.raise_if_cancelled()
@@ -188,7 +196,7 @@ class Runner:
             plan_now = plan
             while True:
                 try:
-                    return Prefilled(plan_now, self.engine.prefill(plan_now, on_phase), (time.perf_counter() - started) * 1000)
+                    return Prefilled(plan_now, self.engine.prefill(plan_now, on_phase), watch.ms())
                 except Damaged as damaged:
                     self.store.forget(damaged)
                     plan_now = make_plan(plan.tokens, self.matcher, plan.policy)
@@ -202,6 +210,17 @@ class Runner:
             self.store.speed.learn(done.plan.count(Kind.NEW), done.prefill.suffix_ms)
         return done
 
+    def read_ahead(self, prompt: Callable[[], Prompt]) -> None:
+        """Read what the disk holds of a prompt that is needed soon, in a thread of its own: so loading hides behind writing.
+
+        `prompt` is called here and not in the thread, since the model may be closed meanwhile. If it fails, nothing is read: whoever
+        needs the prompt will be told.
+        """
+        if self.store.has_disk:
+            with suppress(RelayliteError):
+                tokens = prompt().tokens
+                threading.Thread(target=_read_ahead, args=(self.store, tokens), name="relaylite-read-ahead", daemon=True).start()
+
     def close(self) -> None:
         """Cancel what runs, wait for it, and free the model. Does nothing the second time, or in a forked process."""
         with self._state:  # no run begins between this and the look at the one that goes on
@@ -212,7 +231,7 @@ class Runner:
         while (run := self._run) is not None:
             self.cancel(run)
             if run.reader == threading.get_ident() or time.monotonic() > began + READER_GRACE_S:
-                _close_suspended(run)
+                run.end_half_read()
             with self._state:
                 if self._run is run and not self._state.wait(0.02) and time.monotonic() > began + CLOSE_TIMEOUT_S:
                     raise EngineBusy(f"the model did not stop within {CLOSE_TIMEOUT_S:.0f} s; it is freed when the process ends")
@@ -220,15 +239,6 @@ class Runner:
         self.engine.close()
 
 
-def stream_of(run: Run, events: Generator[Any, None, None]) -> None:
-    """Let `run` know the generator that drives it, without keeping it alive."""
-    run.events = weakref.ref(events)
-
-
-def _close_suspended(run: Run) -> None:
-    """End a stream that is half read, so that nobody need read on; one that is being read ends by being cancelled."""
-    events = run.events()
-    if events is None:
-        return
-    with suppress(ValueError):  # it is executing in another thread
-        events.close()
+def _read_ahead(store: Store, tokens: Tokens) -> None:
+    with suppress(RuntimeError):  # Python is going down and starts no more threads
+        store.prefetch(tokens)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,13 +55,11 @@ def load(name: str) -> dict[str, Any] | None:
 def save(name: str, conversation: Mapping[str, Any]) -> None:
     """Replace what was saved, whole or not at all. Raises UsageError for a bad name, RelayliteError if it cannot be written."""
     path = _path(name)
-    temporary = paths.ensure(path.parent) / f".{name}.{os.getpid()}"
+    paths.ensure(path.parent)
     try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        with paths.replacing(path) as written, written.open("w", encoding="utf-8") as file:
             json.dump(conversation, file, ensure_ascii=False)
-        temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise RelayliteError(f"session {name} is not saved: {error.strerror}: {path}") from error
 
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from relaylite.chain.agents import Agent
 from relaylite.chain.attachments import Attachment
-from relaylite.chain.conversation import Round
+from relaylite.chain.conversation import Conversation, Round
 from relaylite.errors import UsageError
 from relaylite.events import Turn
 from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH, FINISH_STOP, TtftParts, TurnMetrics
 
 if TYPE_CHECKING:
-    from relaylite.prompt.builder import Tokenizer
+    from relaylite.prompt.tokenizer import Tokenizer
 
 FORMAT = "relaylite-conversation"
 VERSION = 1
@@ -32,12 +32,11 @@ _PROBE = "The quick brown fox — jumps over 12,345 lazy dogs.\n\n\tdef f(x):\r\
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What a saved conversation holds. `n_dropped`: rounds at the start that no agent reads any more."""
+    """What a file of a saved conversation holds."""
 
     agents: tuple[Agent, ...]
     policy: str
-    rounds: list[Round]
-    n_dropped: int = 0
+    conversation: Conversation
 
 
 def tokenizer_fingerprint(tokenizer: Tokenizer) -> str:
@@ -55,8 +54,8 @@ def to_dict(transcript: Transcript, model: str, fingerprint: str) -> dict[str, A
         "tokenizer": fingerprint,
         "policy": transcript.policy,
         "agents": [_agent_to_dict(agent) for agent in transcript.agents],
-        "dropped_rounds": transcript.n_dropped,
-        "rounds": [_round_to_dict(round) for round in transcript.rounds],
+        "dropped_rounds": transcript.conversation.n_dropped,
+        "rounds": [_round_to_dict(round) for round in transcript.conversation.rounds],
     }
 
 
@@ -73,8 +72,8 @@ def from_dict(data: object, tokenizer: Tokenizer) -> Transcript:
     agents = tuple(_agent_from(each) for each in _list(top, "agents", "the conversation"))
     if not agents:
         raise UsageError("the conversation names no agents")
-    n_dropped = _whole(top, "dropped_rounds", "the conversation")
-    return Transcript(agents, _text(top, "policy", "the conversation"), rounds, min(max(n_dropped, 0), len(rounds)))
+    n_dropped = min(max(_whole(top, "dropped_rounds", "the conversation"), 0), len(rounds))
+    return Transcript(agents, _text(top, "policy", "the conversation"), Conversation(rounds, n_dropped))
 
 
 def _agent_to_dict(agent: Agent) -> dict[str, Any]:

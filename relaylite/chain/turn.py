@@ -1,21 +1,22 @@
 """One agent's turn: plan its prompt, have it placed, write the answer, keep the rows, and measure all of it.
 
-Knows the runner and values; who reads whom, and what a prompt says, is the chain's business.
+Knows the runner and values. Who reads whom, and what a prompt says, the chain decides.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass, replace
 
-from relaylite.chain.runner import Run, Runner
-from relaylite.engine.interface import Delta, Prefill
+from relaylite.chain import notices
+from relaylite.chain.runner import Prefilled, Run, Runner
+from relaylite.engine.interface import Delta, WriterLike
 from relaylite.errors import Cancelled, RelayliteError
-from relaylite.events import Event, Notice, Phase, PrefillDone, TextDelta, Turn, TurnStarted
-from relaylite.metrics import FINISH_CANCELLED, CellMap, TtftParts, TurnMetrics
+from relaylite.events import Event, Notice, Phase, PrefillDone, TextDelta, Turn, TurnFinished, TurnStarted
+from relaylite.metrics import Stopwatch, TtftParts, TurnMetrics
 from relaylite.prompt.builder import Prompt
-from relaylite.reuse.plan import Kind, Plan
+from relaylite.reuse.plan import Kind
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import Policy
 from relaylite.sampling import Sampling
@@ -23,7 +24,7 @@ from relaylite.sampling import Sampling
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """Who answers what, and how. `render_ms` is what making the prompt took; `keeps_rows`: later turns may take the rows over."""
+    """Who answers what, and how. `render_ms` is what making the prompt took."""
 
     agent: str
     index: int
@@ -32,117 +33,105 @@ class TurnRequest:
     sampling: Sampling
     policy: Policy
     render_ms: float = 0.0
-    keeps_rows: bool = True
 
 
 class TurnRun:
-    """Drives one request. `turn` is the answer as soon as there is one, also after a cancelled run that wrote something.
+    """Drives one request. Times exclude what the reader of the events does between them.
 
-    Times exclude what the reader of the events does between them.
+    The answer is added to `answers`, also if it was stopped half way. If that is None, neither the answer nor its rows are kept.
     """
 
-    def __init__(self, runner: Runner, run: Run, request: TurnRequest) -> None:
-        self.turn: Turn | None = None
-        self._runner, self._engine, self._run, self._request = runner, runner.engine, run, request
+    def __init__(self, runner: Runner, run: Run, request: TurnRequest, answers: list[Turn] | None = None) -> None:
+        self._runner, self._run, self._request, self._answers = runner, run, request, answers
         self._metrics = TurnMetrics(prompt_tokens=len(request.prompt.tokens), context_size=runner.engine.info.n_ctx)
-        self._cells: CellMap | None = None
-        self._text: list[str] = []
-        self._n_tokens = 0
+        self._text: list[str] = []  # one for each token
         self._decode_ms = 0.0
 
-    def events(self) -> Iterator[Event]:
-        """TurnStarted, Phase…, PrefillDone, TextDelta…, and a Notice if the rows could not be kept."""
-        request = self._request
-        yield TurnStarted(request.agent, request.index, request.prompt.parts)
-        yield Phase("render")
-        started = time.perf_counter()
-        plan = make_plan(request.prompt.tokens, self._runner.matcher, request.policy)
-        render_ms = request.render_ms + _ms_since(started)
-        done = yield from self._runner.prefill(self._run, plan)
-        prefill = done.prefill
-        self._count(done.plan, prefill)
-        self._metrics.ttft_parts_ms = TtftParts(render_ms, prefill.place_ms, prefill.repair_ms, prefill.suffix_ms)
-        self._metrics.ttft_ms = render_ms + done.took_ms
-        try:
-            yield from self._write()
-        except Cancelled:
-            yield from self._keep_rows()
-            raise
-        yield from self._keep_rows()
+    def events(self) -> Generator[Event, None, None]:
+        """The events of a turn, in the order that `relaylite.events` gives.
 
-    def _count(self, plan: Plan, prefill: Prefill) -> None:
-        metrics, cells = self._metrics, prefill.cells
-        self._cells = cells
+        Raises Cancelled after the last one. Closed half read, it stops the answer and keeps what was written.
+        """
+        request, agent = self._request, self._request.agent
+        yield TurnStarted(agent, request.index, request.prompt.parts)
+        yield Phase("render")
+        watch = Stopwatch()
+        plan = make_plan(request.prompt.tokens, self._runner.matcher, request.policy)
+        render_ms = request.render_ms + watch.ms()
+        prefilled = yield from self._runner.prefill(self._run, plan)
+        self._count(prefilled, render_ms)
+        stopped: BaseException | None = None
+        with closing(self._runner.engine.generate(request.sampling)) as writer:
+            try:
+                delta = self._step(writer)
+                yield Phase("write")
+                yield PrefillDone(agent, replace(self._metrics), prefilled.prefill.cells)
+                while delta is not None:
+                    if delta.text:
+                        yield TextDelta(agent, delta.text, len(self._text))
+                    delta = self._step(writer)
+            except (Cancelled, GeneratorExit, KeyboardInterrupt) as error:
+                stopped = error
+        turn = self._turn(writer, prefilled) if self._text or stopped is None else None
+        if turn is not None and self._answers is not None:
+            self._answers.append(turn)
+        if stopped is not None and not isinstance(stopped, Cancelled):
+            raise stopped
+        if trouble := self._keep_rows():
+            yield Notice(trouble)
+        if turn is not None:
+            yield TurnFinished(turn)
+        if stopped is not None:
+            raise stopped
+
+    def _count(self, prefilled: Prefilled, render_ms: float) -> None:
+        metrics, plan, prefill = self._metrics, prefilled.plan, prefilled.prefill
         metrics.prefix_tokens, metrics.span_tokens = plan.count(Kind.PREFIX), plan.count(Kind.SPAN)
         metrics.computed_tokens = plan.count(Kind.NEW)
-        metrics.recomputed_tokens = cells.recomputed_tokens
-        metrics.reuse_ratio, metrics.prompt_reuse = cells.reuse_ratio, cells.prompt_reuse
+        metrics.recomputed_tokens = prefill.cells.recomputed_tokens
+        metrics.reuse_ratio, metrics.prompt_reuse = prefill.cells.reuse_ratio, prefill.cells.prompt_reuse
         metrics.full_ttft_estimate_ms = self._runner.store.speed.ms_per_token * metrics.prompt_tokens
+        metrics.ttft_parts_ms = TtftParts(render_ms, prefill.place_ms, prefill.repair_ms, prefill.suffix_ms)
+        metrics.ttft_ms = render_ms + prefilled.took_ms
 
-    def _write(self) -> Iterator[Event]:
-        deltas = self._engine.generate(self._request.sampling)
-        try:
-            yield from self._deltas(deltas)
-        except (Cancelled, GeneratorExit, KeyboardInterrupt):
-            deltas.close()
-            self.turn = self._record(FINISH_CANCELLED) if self._n_tokens else None
-            raise
-        self.turn = self._record(self._engine.finish_reason)
-
-    def _deltas(self, deltas: Iterator[Delta]) -> Iterator[Event]:
-        """PrefillDone comes with the first token, or with the end if there is none."""
-        agent = self._request.agent
-        delta = self._next(deltas)
-        yield Phase("write")
-        assert self._cells is not None
-        yield PrefillDone(agent, replace(self._metrics), self._cells)
-        while delta is not None:
-            if delta.text:
-                yield TextDelta(agent, delta.text, self._n_tokens)
-            delta = self._next(deltas)
-
-    def _next(self, deltas: Iterator[Delta]) -> Delta | None:
-        is_first = not self._n_tokens
-        started = time.perf_counter()
-        delta = next(deltas, None)
-        took_ms = _ms_since(started)
-        if is_first:
+    def _step(self, writer: WriterLike) -> Delta | None:
+        """The next token, timed: the first one belongs to the time to first token. None when the answer has ended."""
+        watch = Stopwatch()
+        delta = next(writer, None)
+        took_ms = watch.ms()
+        if not self._text:
             self._metrics.ttft_parts_ms.sample = took_ms
             self._metrics.ttft_ms += took_ms
         elif delta is not None:
             self._decode_ms += took_ms
         if delta is not None:
-            self._n_tokens += 1
             self._text.append(delta.text)
         return delta
 
-    def _record(self, finish_reason: str) -> Turn:
+    def _turn(self, writer: WriterLike, prefilled: Prefilled) -> Turn:
         """The answer as it stands, with the generation figures."""
-        request, metrics = self._request, self._metrics
-        metrics.generated_tokens = self._n_tokens
-        metrics.context_used = metrics.prompt_tokens + self._n_tokens
-        metrics.decode_tokens_per_s = (self._n_tokens - 1) * 1000 / self._decode_ms if self._decode_ms else 0.0
+        request, metrics, n_tokens = self._request, self._metrics, len(self._text)
+        metrics.generated_tokens = n_tokens
+        metrics.context_used = metrics.prompt_tokens + n_tokens
+        metrics.decode_tokens_per_s = (n_tokens - 1) * 1000 / self._decode_ms if self._decode_ms else 0.0
         return Turn(
             request.agent,
             request.index,
             request.round,
             "".join(self._text),
-            self._engine.answer_tokens,
-            finish_reason,
+            writer.tokens,
+            writer.finish_reason,
             metrics,
             request.prompt.parts,
-            self._cells,
+            prefilled.prefill.cells,
         )
 
-    def _keep_rows(self) -> Iterator[Event]:
-        """Rows are worth keeping, not worth losing an answer for."""
-        if not self._request.keeps_rows:
-            return
+    def _keep_rows(self) -> str:
+        """Keep the rows of prompt and answer for later turns. Why that failed, if it did: rows are not worth losing an answer for."""
+        if self._answers is None:
+            return ""
         try:
-            self._runner.store.put(self._engine.harvest(self._request.agent))
+            self._runner.store.put(self._runner.engine.harvest(self._request.agent))
         except (RelayliteError, MemoryError) as error:
-            yield Notice(f"the rows of {self._request.agent}'s turn could not be kept, so later turns compute them again: {error}")
-
-
-def _ms_since(started: float) -> float:
-    return (time.perf_counter() - started) * 1000
+            return notices.rows_not_kept(self._request.agent, error)
+        return ""

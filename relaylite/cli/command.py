@@ -1,4 +1,4 @@
-"""`Command` and `Group`: click's, with options under headings, examples below them, and the closest name for a mistyped one."""
+"""`Command` and `Group`: those of click, with options under headings, examples, and the closest name for a mistyped one."""
 
 from __future__ import annotations
 

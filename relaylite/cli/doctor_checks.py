@@ -1,4 +1,4 @@
-"""What `doctor` looks at without opening a model. Each check gives findings, and never raises."""
+"""`doctor`'s checks that open no model. Each gives findings, and never raises."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,6 +16,7 @@ from relaylite.chain.agents import load_agents
 from relaylite.errors import RelayliteError
 from relaylite.gguf import download
 from relaylite.gguf.catalog import load_catalog
+from relaylite.machine.installation import build_command, install_command
 from relaylite.machine.resources import available_bytes, logical_cores, physical_cores
 from relaylite.settings import settings
 
@@ -56,7 +58,7 @@ def llama_cpp() -> list[Finding]:
     try:
         from relaylite.machine import devices
     except (ImportError, OSError) as error:
-        return [Finding(PROBLEM, "llama.cpp", str(error), "pip install --force-reinstall llama-cpp-python==0.3.36")]
+        return [Finding(PROBLEM, "llama.cpp", str(error), install_command())]
     listed = devices.list_devices()
     found = [
         Finding(OK, f"device {device.name}", f"{device.description} ({device.kind}), {device.free_bytes / 1e9:.1f} GB free")
@@ -70,10 +72,8 @@ def llama_cpp() -> list[Finding]:
     if any(device.is_gpu for device in listed):
         found.append(Finding(OK, "GPU", "used with --gpu-layers"))
     elif flag := _missing_gpu_flag():
-        advice = f'CMAKE_ARGS="{flag}" pip install --force-reinstall --no-cache-dir --no-binary llama-cpp-python llama-cpp-python==0.3.36'
-        found.append(
-            Finding(NOTE, "GPU", "there is one that this build of llama.cpp cannot use", f"{advice}, then install relaylite again")
-        )
+        advice = f"{build_command(flag)}, then install relaylite again"
+        found.append(Finding(NOTE, "GPU", "there is one that this build of llama.cpp cannot use", advice))
     return found
 
 
@@ -120,9 +120,9 @@ def places() -> list[Finding]:
     return found
 
 
-def _readable(name: str, file: str, load: object) -> Finding:
+def _readable(name: str, file: str, load: Callable[[], object]) -> Finding:
     try:
-        load()  # type: ignore[operator]
+        load()
     except RelayliteError as error:
         return Finding(PROBLEM, name, str(error), "correct it")
     return Finding(OK, name, file if Path(file).exists() else f"{file} (not there, defaults hold)")

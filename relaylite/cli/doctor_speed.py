@@ -1,11 +1,11 @@
-"""`doctor`'s speed and relay check: a short chain of two, and what its second prompt costs when all of it is computed."""
+"""`doctor`'s check of speed: runs a chain of two agents, and compares the second one's prompt with a full prefill of it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from relaylite.chain.agents import Agent
-from relaylite.cli.commands.run import events_of
+from relaylite.cli.chains import events_of
 from relaylite.cli.doctor_checks import NOTE, OK, PROBLEM, Finding
 from relaylite.cli.interrupts import Work
 from relaylite.cli.narrator import seconds

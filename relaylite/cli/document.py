@@ -1,4 +1,4 @@
-"""`Document`: what a command with --json prints on stdout, once, at its end, however that comes. The group prints it; commands fill it."""
+"""`Document`: the JSON that a command with --json prints on stdout, once, when it ends or fails. Commands fill it; the group prints it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Document:
     """`value` is what the command knows so far: plain values, None while there is nothing to print but an error."""
 
     def __init__(self, args: Sequence[str]) -> None:
-        """`args`: the command line. Whether a document is wanted has to be known even where that line cannot be understood."""
+        """`args`: the command line. Whether a document is wanted must be known even if the line cannot be parsed."""
         options = args[: args.index("--")] if "--" in args else args
         self.is_wanted = FLAG in options
         self.value: Any = None

@@ -1,6 +1,6 @@
-"""`CommandGroup`: imports commands late, and turns whatever they raise into one line on stderr, an exit code and, if asked, JSON.
+"""`CommandGroup`: imports a command when it is called, and turns what it raises into one line on stderr and an exit code.
 
-The only place where errors meet the user of the command line; commands themselves just raise.
+Commands just raise. Only here errors become text, and with --json a document.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from relaylite import paths
 from relaylite.cli import interrupts
 from relaylite.cli.command import Group
 from relaylite.cli.document import Document
-from relaylite.cli.terminal import fit_for_terminal
 from relaylite.errors import RelayliteError
+from relaylite.terminal_text import fit_for_terminal
 
 FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 STOPPED = "stopped"
@@ -118,7 +118,7 @@ def _notes(error: BaseException) -> list[str]:
 
 
 def _words(error: BaseException, says: str) -> str:
-    """What it says, and what else failed on the way out."""
+    """What the error says, and its notes: what failed afterwards."""
     return "; ".join([says, *_notes(error)])
 
 
@@ -130,7 +130,7 @@ def _say(message: str, code: int) -> tuple[int, str]:
 
 
 def _keep_traceback() -> str:
-    """Writes the current traceback to the log folder; what to tell the user about it."""
+    """Write the current traceback to the log folder. Returns what to tell the user about it."""
     try:
         file = paths.ensure(paths.logs_folder()) / "traceback.txt"
         file.write_text(traceback.format_exc(), encoding="utf-8")

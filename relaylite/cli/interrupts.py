@@ -1,7 +1,7 @@
-"""Work in a thread, its news in the main thread: so that Ctrl-C and SIGTERM are acted on at once, whatever native code does.
+"""`Work`: runs a function in a thread and gives its news to the main thread, so that Ctrl-C and SIGTERM act at once.
 
-Python runs signal handlers in the main thread, between two of its own instructions; a main thread inside llama.cpp would not
-notice for seconds.
+Python runs signal handlers in the main thread, between two of its own instructions. A main thread inside llama.cpp would not notice a
+signal for seconds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Terminated(BaseException):
 
 
 def lost_worker() -> str:
-    """What relaylite.machine.workers said of a worker that went away, where that is why SIGTERM came; else ""."""
+    """What relaylite.machine.workers said of a worker that went away, if SIGTERM came because of that; else ""."""
     rpc = sys.modules.get("relaylite.machine.workers")  # not imported for this: it loads llama.cpp
     return str(rpc.lost) if rpc else ""
 
@@ -52,9 +52,9 @@ def is_anything_left() -> bool:
 
 @contextmanager
 def held(opened: Opened) -> Iterator[Opened]:
-    """`opened`, closed at the end, but not under work that was left behind.
+    """`opened`, closed at the end unless work that may still use it was left behind.
 
-    What closing raises is a note to the error that led here, if one did.
+    If the block raised an error, an error of closing becomes a note of it.
     """
     try:
         yield opened
@@ -83,9 +83,9 @@ def _failed_close(opened: Closable) -> Exception | None:
 class Work(Generic[News]):
     """`function(post)` in a thread of its own; iterating gives what it posts, and then raises what it raised.
 
-    On the first signal `cancel` is called and the news go on until the work ends; then KeyboardInterrupt or Terminated is raised.
-    Without a `cancel`, on a second signal, or if the work does not end within GRACE_S, that happens at once and the thread is left.
-    `kept` says, for what is raised, what a stop leaves behind.
+    On the first signal `cancel` is called, and the news go on until the work ends. Then KeyboardInterrupt or Terminated is raised, with
+    what `kept` says of the results that are kept. Without a `cancel`, on a second signal, or if the work does not end within GRACE_S, it
+    is raised at once, and the thread goes on by itself.
     """
 
     def __init__(

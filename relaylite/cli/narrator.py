@@ -13,7 +13,7 @@ _PHASES = {"render": "reads", "place": "takes over rows", "repair": "recomputes 
 
 
 class Narrator:
-    """Answers go to stdout under a heading each, everything else to stderr; a notice once. `shows_answers` False leaves the answers out."""
+    """Writes each answer to stdout under a heading, everything else to stderr, each notice once. Without `shows_answers`, no answers."""
 
     def __init__(self, output: Output, agents: Iterable[Agent], *, shows_answers: bool = True) -> None:
         self._output, self._agents = output, tuple(agents)
@@ -52,7 +52,7 @@ def metrics_line(turn: Turn) -> str:
     ended = {FINISH_LENGTH: f" (cut: {limit})", FINISH_CANCELLED: " (stopped)"}.get(turn.finish_reason, "")
     return (
         f"[{turn.agent}] prompt {m.prompt_tokens} tokens = "
-        f"{m.prefix_tokens} prefix + {m.span_tokens} relayed + {m.computed_tokens} computed, "
+        f"{m.prefix_tokens} prefix + {m.span_tokens} relayed + {m.computed_tokens} new, "
         f"reuse ratio {m.reuse_ratio:.2f}, prompt reuse {m.prompt_reuse:.2f}, TTFT {seconds(m.ttft_ms)}, "
         f"wrote {m.generated_tokens} tokens at {m.decode_tokens_per_s:.1f}/s{ended}"
     )

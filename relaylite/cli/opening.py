@@ -38,24 +38,10 @@ def open_engine(settings: Settings, output: Output, *, n_ctx: int, verbose: bool
     """A bare engine for measuring, in the same way; `n_ctx` where the settings name no context."""
 
     def load(path: Path, on_progress: Callable[[float], None]) -> Engine:
-        from relaylite.engine.engine import Engine, EngineOptions
+        from relaylite.engine.engine import Engine
+        from relaylite.engine.options import EngineOptions
 
-        def go_on(fraction: float) -> bool:
-            on_progress(fraction)
-            return True
-
-        options = EngineOptions(
-            n_ctx=settings.ctx or n_ctx,
-            n_threads=settings.threads,
-            n_gpu_layers=settings.gpu_layers,
-            rpc=settings.rpc,
-            lora=settings.lora,
-            chat_template=settings.chat_template,
-            type_k=settings.kv_type,
-            type_v=settings.kv_type,
-            relay=dict(settings.relay),
-            on_progress=go_on,
-        )
+        options = EngineOptions(**{"n_ctx": n_ctx, **settings.engine_options()}, on_progress=on_progress)
         return Engine.open(path, options)
 
     engine = _loaded(settings, output, load, verbose=verbose)
@@ -73,7 +59,12 @@ def _loaded(settings: Settings, output: Output, load: Callable[[Path, Callable[[
         from relaylite.gguf.catalog import resolve_model
 
         path = resolve_model(settings.model, lambda *step: post(lambda: output.progress(*step)))
-        opened.append(load(path, lambda done: post(lambda: output.status(f"loading {path.name}: {done:.0%}"))))
+
+        def on_progress(fraction: float) -> None:
+            says = f"loading {path.name}: {fraction:.0%}" if fraction < 1 else f"checking {path.name}"
+            post(lambda: output.status(says))
+
+        opened.append(load(path, on_progress))
 
     for show in Work(work, kept=lambda: "stopped before the model was open; what was fetched of it is kept"):
         show()

@@ -21,7 +21,7 @@ _METAVAR = {
     "agents": "A,B,…",
     "agents_file": "FILE",
     "policy": "POLICY",
-    "fidelity": "MODE",
+    "fidelity": "FIDELITY",
     "temperature": "X",
     "chat_template": "NAME|FILE",
     "rpc": "HOST:PORT,…",

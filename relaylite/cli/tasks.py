@@ -1,4 +1,4 @@
-"""Where a task and what is attached to it come from. Checked here, before a model is loaded."""
+"""`read_task`: the task of a run, from an argument, a file or standard input. It is checked before a model is loaded."""
 
 from __future__ import annotations
 

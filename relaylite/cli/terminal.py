@@ -8,18 +8,12 @@ from typing import TextIO
 
 import click
 
-_DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C}
-_STRIPPED = dict.fromkeys({*range(0x20), *range(0x7F, 0xA0), *_DIRECTIONS} - {0x09, 0x0A})
+from relaylite.terminal_text import fit_for_terminal
 
 
 def bar(share: float) -> str:
     """A bar that is filled up to `share` of its 30 characters."""
     return ("█" * int(share * 30)).ljust(30, "░")
-
-
-def fit_for_terminal(text: str) -> str:
-    """`text` without control characters (but tab and line feed) and without marks that turn the direction of writing."""
-    return text.translate(_STRIPPED)
 
 
 class Output:

@@ -1,7 +1,7 @@
-"""What a context takes in memory, known before llama.cpp takes it: a system that promises more than it has would end the process later.
+"""What a context will take in memory, known before llama.cpp takes it.
 
-llama.cpp itself plans it, on a sketch of the model without weights, so every architecture, KV type and device is counted as it will
-be. What was really taken is `Engine.memory()`'s to say.
+A system may promise more memory than it has, and end the process later. So this is asked first. llama.cpp itself answers, with a sketch
+of the model that has no weights: every architecture, KV type and device is counted as it will be. `Engine.memory` says what was taken.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OWN_BYTES = 128 * 2**20  # rows on their way into the cache, and written-out at
 
 
 def forecast(model: llama.Model, options: llama.ContextOptions, n_gpu_layers: int = 0) -> Memory:
-    """What llama.cpp would take for such a context. Raises ModelError if it would refuse it."""
+    """What llama.cpp would take for a context with these options. Raises ModelError if it would refuse it."""
     sketch = llama.Sketch(model, n_gpu_layers=n_gpu_layers)
     try:
         context = llama.Context(sketch, replace(options, eval_callback=(0, 0), abort_callback=(0, 0)))
@@ -34,13 +34,13 @@ def forecast(model: llama.Model, options: llama.ContextOptions, n_gpu_layers: in
 
 
 def bytes_per_token(model: llama.Model, options: llama.ContextOptions) -> int:
-    """Bytes of cache that a token more takes; states of recurrent layers, which do not grow, are not among them."""
+    """Bytes of cache that each further token takes. States of recurrent layers do not grow, so they do not count."""
     small, large = (forecast(model, replace(options, n_ctx=n)).kv_bytes for n in (options.n_ctx, 2 * options.n_ctx))
     return (large - small) // options.n_ctx
 
 
 def check_load(path: Path) -> None:
-    """Raise ModelError if the limit of the address space leaves no room for the weights and for what llama.cpp needs to look at them."""
+    """Raise ModelError if the limit of the address space leaves too little room for the weights and for loading them."""
     weights = sum(part.stat().st_size for name in part_names(path.name) if (part := path.with_name(name)).exists())
     needed, left = weights + _LOAD_BYTES, address_space_left()
     if needed > left:
@@ -48,7 +48,7 @@ def check_load(path: Path) -> None:
 
 
 def check_context(model: llama.Model, options: llama.ContextOptions) -> None:
-    """Raise ModelError if this context does not fit what is free; the weights are there already."""
+    """Raise ModelError if this context needs more memory than is free. The weights are loaded already."""
     needs, free = forecast(model, options), available_bytes()
     needed = needs.kv_bytes + needs.compute_bytes + _OWN_BYTES
     if needed > free:

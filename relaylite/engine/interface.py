@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,113 +15,156 @@ from relaylite.reuse.plan import Plan
 from relaylite.reuse.rows import RowLayout, Rows
 
 if TYPE_CHECKING:
-    from relaylite.prompt.builder import Tokenizer
     from relaylite.prompt.template import ChatTemplate
+    from relaylite.prompt.tokenizer import Tokenizer
     from relaylite.reuse.planner import Matcher
     from relaylite.sampling import Sampling
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What is known of a loaded model. `relay_refusal` says in one line why spans cannot be relayed, None if they can."""
+    """What is known of a loaded model. Numbers are those of the file unless said otherwise."""
 
-    name: str
+    name: str  # of the file, without .gguf
     path: str
-    architecture: str
+    architecture: str  # as llama.cpp names it: llama, qwen3, …
     n_layer: int
-    n_ctx: int
-    n_ctx_train: int
+    n_ctx: int  # tokens of the context as it was made: what was asked for, rounded up
+    n_ctx_train: int  # tokens of the longest context that the model was trained for
     n_params: int
-    relay_refusal: str | None = None
+    relay_refusal: str | None = None  # why spans cannot be relayed, in one line; None if they can
     n_embd: int = 0
     n_head: int = 0
     n_head_kv: int = 0
     n_vocab: int = 0
-    file_bytes: int = 0
-    kv_bytes_per_token: int = 0
-    quantization: str = ""
+    file_bytes: int = 0  # of the first file, of a model in parts
+    kv_bytes_per_token: int = 0  # in the cache, all layers together
+    quantization: str = ""  # type of most weights, such as Q4_K - Medium
     adapters: tuple[str, ...] = ()  # LoRA files in force, `FILE:SCALE` each
-    prefix_reuse: str = "rows of the store"  # what prompts that begin alike go on from
+    prefix_reuse: str = "rows of the store"  # what prompts that begin alike go on from, in words
     warnings: tuple[str, ...] = ()  # one line each: a context beyond the trained one, …
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes held; `kv_bytes` with the states of recurrent layers. `Relay.memory()` adds those of its store and of the process."""
+    """Bytes held. An engine fills in all but `resident_bytes`; its `store_bytes` are those of its kept states.
 
-    model_bytes: int = 0
-    kv_bytes: int = 0
-    compute_bytes: int = 0
-    capture_bytes: int = 0
+    `Relay.memory` adds the rows of its store to `store_bytes`, and `resident_bytes`: the whole process in memory, mapped weights included.
+    """
+
+    model_bytes: int = 0  # weights, adapters included
+    kv_bytes: int = 0  # the cache, with the states of recurrent layers
+    compute_bytes: int = 0  # llama.cpp's buffers for one batch
+    capture_bytes: int = 0  # room for the hidden states that are captured while decoding
     store_bytes: int = 0
     resident_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """What placing a plan took, and what became of its cells."""
+    """What a prefill took, in milliseconds by stage, and what became of the cells of its prompt."""
 
-    place_ms: float
-    repair_ms: float
-    suffix_ms: float
+    place_ms: float  # rows into the cache
+    repair_ms: float  # selecting the span tokens to recompute, with the layers that this needs; 0 without spans
+    suffix_ms: float  # computing the new tokens and recomputing the selected ones
     cells: CellMap
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """One sampled token. `text` is whole characters and may be "": held back for a stop string or an unfinished character."""
+    """One sampled token, and the text that may be shown now.
+
+    `text` is whole characters. It is "" while characters are held back that may become a stop string, or are not finished.
+    """
 
     text: str
     token: int
-    sample_ms: float
+
+
+class WriterLike(Iterator[Delta], Protocol):
+    """One answer while it is written: gives a `Delta` for each token, and ends when the answer ends.
+
+    A token's row is computed when the next token is wanted, so the last token of an answer has no row. The iterator raises Cancelled
+    after `EngineLike.cancel`. `finish_reason` and `tokens` are right at any time, also after an error or when half read.
+    `finish_reason`: "stop" or "length" once the answer has ended, "cancelled" before (`metrics` has the words).
+    """
+
+    finish_reason: str
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The ids that can be relayed: no end-of-generation token, nothing from a stop string on.
+
+        The last ones may be the first bytes of a character that was cut.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the answer here, if it has not ended, and free what it holds. The tokens and their rows stay."""
+        ...
 
 
 class EngineLike(Protocol):
-    """One model, one live sequence, one thread at a time (except `cancel`).
+    """One model with one live sequence: the tokens whose rows are in the cache, from position 0 on.
 
-    `prefill` first forgets an earlier `cancel`, then replaces the live sequence by the plan's; it calls `on_phase` as it enters
-    "place", "repair" and "suffix" (those that happen; always "suffix"), and what `on_phase` raises passes through.
-    `generate` goes on from there: it samples a token, gives it out, and computes its row when the next one is wanted, so the last
-    token has no row. When it ends, by itself, by `Cancelled` or by `close()` of the iterator, `finish_reason` holds why ("stop",
-    "length", "cancelled") and `answer_tokens` the ids whose text was given out (no end-of-generation token, nothing after a stop
-    string; perhaps the first bytes of a character that was cut).
-    `prefill` raises Damaged if rows of the plan cannot be used after all: the store that gave them forgets them, and another plan is made.
-    After any error the engine can be used again: the next `prefill` starts from an empty sequence.
+    Used by one thread at a time, except `cancel`. A turn calls `prefill`, then `generate`, then `harvest`.
+    Every method but `cancel` and `close` raises EngineClosed after `close`. After any other error the engine can be used again: the next
+    `prefill` starts from an empty sequence.
     """
 
-    info: ModelInfo
-    tokenizer: Tokenizer
-    template: ChatTemplate
-    layout: RowLayout
-    finish_reason: str
-    answer_tokens: tuple[int, ...]
+    @property
+    def info(self) -> ModelInfo: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
+    def template(self) -> ChatTemplate: ...
+
+    @property
+    def layout(self) -> RowLayout:
+        """Of the rows that `harvest` gives and `prefill` takes. Rows of another layout are refused."""
+        ...
 
     @property
     def kept_states(self) -> Matcher | None:
-        """Finds what a prompt may go on from in the engine itself, None where rows can be placed and a store finds them."""
+        """Finds what a prompt may go on from in the engine itself. None where rows can be placed: a store finds them."""
         ...
 
     def prefill(self, plan: Plan, on_phase: Callable[[PhaseName], None]) -> Prefill:
-        """Place, repair and compute `plan`; afterwards the logits of its last token are ready."""
+        """Forget an earlier `cancel`, then make the live sequence the plan's. The logits of its last token are ready afterwards.
+
+        `on_phase` is called on entering "place", "repair" (with spans only) and "suffix", in this order; what it raises comes out.
+        Raises ContextOverflow if prompt and one answer token do not fit, UsageError for spans where `info.relay_refusal` says why not,
+        ModelError for rows of another layout, Cancelled after `cancel`, and Damaged if rows cannot be read after all: the store that
+        gave them forgets them, and another plan is made.
+        """
         ...
 
-    def generate(self, sampling: Sampling) -> Generator[Delta, None, None]: ...
+    def generate(self, sampling: Sampling) -> WriterLike:
+        """Write an answer behind the live sequence. One at a time: the next `prefill` puts an end to it."""
+        ...
 
     def harvest(self, origin: str, *, heeds_cancel: bool = False) -> Rows:
-        """Rows of everything in the live sequence: the prompt and the answer, without an answer's last token if that has no row.
+        """A copy of all rows of the live sequence: the prompt and the answer, without the answer's last token if that has no row.
 
-        A cancel does not end it, unless it `heeds_cancel`: it may come behind a cancelled answer. A gigabyte takes .4 s.
+        `origin` names where they come from, for people. After a cancelled answer they can be had too: a cancel ends the copying only if
+        it `heeds_cancel`, with Cancelled. A gigabyte takes 0.4 s.
         """
         ...
 
     def cancel(self) -> None:
-        """From any thread: the running call raises Cancelled within 1 s; without one, the next `generate` does."""
+        """From any thread: the running call raises Cancelled within 1 s; without one, the next token does."""
         ...
 
-    def memory(self) -> Memory: ...
+    def memory(self) -> Memory:
+        """Bytes held now."""
+        ...
 
     def forecast(self, n_ctx: int) -> Memory:
-        """What the model would take with a context of so many tokens."""
+        """Bytes that this model would hold with a context of `n_ctx` tokens. Raises ModelError if llama.cpp would refuse it."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Free the model. Must not be called while another thread uses the engine; a second time it does nothing."""
+        ...

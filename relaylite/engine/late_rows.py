@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from relaylite.engine.native import Cache, Placement
+from relaylite.engine.cache import Cache, Placement
 
 STEPS = 4  # a sweep runs a quarter of the layers at least before it looks how far rows have come
 

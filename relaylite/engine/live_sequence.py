@@ -10,9 +10,10 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from relaylite.engine import llama, llama_log
+from relaylite.engine import llama
+from relaylite.engine.cache import Cache, Placement
 from relaylite.engine.late_rows import LateRows
-from relaylite.engine.native import F16, F32, Cache, Capture, Placement, Stop
+from relaylite.engine.native import F16, F32, Capture, Stop
 from relaylite.errors import Cancelled, NativeError
 from relaylite.reuse.plan import Kind, Plan, Segment
 from relaylite.reuse.rows import RowLayout, Rows, Tokens
@@ -119,7 +120,7 @@ class LiveSequence:
         """Become the sequence of these tokens, whose state was read from this context."""
         self.forget()
         if not self._context.write_state(state):
-            raise NativeError(f"llama.cpp does not take back the state of {len(tokens)} tokens: {llama_log.last_error()}")
+            raise NativeError(f"llama.cpp does not take back the state of {len(tokens)} tokens: {llama.last_error()}")
         self.tokens = list(tokens)
 
     def forget(self) -> None:
@@ -141,14 +142,20 @@ class LiveSequence:
         if watched is not None:
             watched.mark(last)
         code = self._context.decode(tokens, len(self.tokens), all_logits=all_logits)
-        if code == ABORTED or self._stop.is_set:
+        if code == ABORTED:
             raise Cancelled("stopped")
+        self.raise_if_stopped()
         if code != 0:
             where = f"{len(tokens)} tokens at position {len(self.tokens)}"
-            raise NativeError(f"llama.cpp could not compute {where} (code {code}): {llama_log.last_error()}")
+            raise NativeError(f"llama.cpp could not compute {where} (code {code}): {llama.last_error()}")
         if watched is not None:
             watched.check(last)
         self.tokens += tokens
+
+    def raise_if_stopped(self) -> None:
+        """Raises Cancelled if the stop flag is set."""
+        if self._stop.is_set:
+            raise Cancelled("stopped")
 
     # -- rows and states -----------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
-"""A trial at open: do layer slices and rotated rows agree with llama_decode on this model, on this machine?
+"""A trial when a model is opened: do layer slices and rotated rows agree with llama_decode on this model, on this machine?
 
-Costs a decode and one and a half slices of a few tokens.
+It costs one decode and one and a half slices of eight tokens.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from relaylite.engine.cache import Cache, Placement
 from relaylite.engine.llama import Context
-from relaylite.engine.native import Cache, Placement
 from relaylite.errors import ModelError, NativeError
 from relaylite.reuse import kv_types
 from relaylite.reuse.row_numbers import values
@@ -17,11 +17,11 @@ from relaylite.reuse.rows import Tokens
 
 N_TOKENS = 8
 SHIFT = 5
-# Differences are root mean squares, as a share. On the CPU slices are equal bit for bit; a device may fuse operations otherwise, and so
-# round otherwise. A wrong graph is off by 0.1 and more.
+# Differences are root mean squares, as a share. On the CPU slices are equal bit for bit. A device may fuse other operations, which rounds
+# in another way. A wrong graph is off by 0.1 and more.
 SLICE_TOLERANCE = 0.02
-# Slices that need not be equal bit for bit round otherwise in every layer, as llama_decode does for batches of other shapes: what they
-# write counts as exact. Measured: at most 0.007 of the logits and 0.034 of a layer's rows (SmolLM2; 0.001 in tiny models).
+# Slices that need not be equal bit for bit round in another way in every layer. llama_decode does so too for batches of other shapes, so
+# what they write counts as exact. Measured: at most 0.007 of the logits and 0.034 of a layer's rows (SmolLM2; 0.001 in tiny models).
 QUICK_LOGITS_TOLERANCE = 0.03
 QUICK_ROWS_TOLERANCE = 0.1
 # A moved row was rounded to the cache's type twice. A row that was not moved is off by 0.3 and more.

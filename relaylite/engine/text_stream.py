@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class TextStream:
-    """Feed it the bytes of one token after the other; it holds back what may still become a stop string or a whole character.
+    """Takes the bytes of one token after the other, and holds back what may still become a stop string or a whole character.
 
-    `is_stopped`: a stop string came. `n_kept`: of the tokens fed, those whose bytes all lie before it.
+    `stop`: the stop strings. `is_stopped`: one of them came. `n_kept`: of the tokens fed, those whose bytes all lie before it.
     """
 
     stop: tuple[str, ...] = ()
@@ -22,7 +22,7 @@ class TextStream:
     _ends: list[int] = field(default_factory=list)  # characters after each token, an unfinished one included
 
     def feed(self, piece: bytes) -> str:
-        """The text that this token frees, "" if it is held back."""
+        """The text that may be shown now; "" if all is held back."""
         if self.is_stopped:
             return ""
         self._held += self._decoder.decode(piece)
@@ -32,7 +32,7 @@ class TextStream:
         return self._cut() or self._release(self._longest_start_of_stop())
 
     def finish(self) -> str:
-        """What is left when the answer ends; an unfinished character is dropped."""
+        """The text that is still held back when the answer ends; an unfinished character is dropped."""
         return "" if self.is_stopped else self._release(0)
 
     def _cut(self) -> str:

@@ -1,79 +1,83 @@
-"""`Writer`: one answer as it is sampled: tokens from llama.cpp's samplers, text that may be shown, and why it ended."""
+"""`Writer`: one answer, sampled token by token: which tokens are kept, what text may be shown, and why it ended."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator
+import weakref
+from collections.abc import Iterator
 
 from relaylite.engine import llama
 from relaylite.engine.interface import Delta
 from relaylite.engine.live_sequence import LiveSequence
-from relaylite.engine.native import F32, Stop
+from relaylite.engine.native import F32
 from relaylite.engine.text_stream import TextStream
-from relaylite.errors import Cancelled
 from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH, FINISH_STOP
 from relaylite.sampling import Sampling
 
 
-class Writer:
-    """Goes on behind the live sequence. A token's row is computed when the next token is wanted, so the last one has none."""
+class Writer(Iterator[Delta]):
+    """Fulfils `interface.WriterLike` behind the live sequence."""
 
-    def __init__(self, sequence: LiveSequence, context: llama.Context, vocab: llama.Vocab, stop: Stop, sampling: Sampling) -> None:
+    def __init__(
+        self, sequence: LiveSequence, context: llama.Context, vocab: llama.Vocab, sampling: Sampling, logits: F32 | None = None
+    ) -> None:
+        """`logits`: those of the prompt's last token, float32 `[n_vocab]`; None if llama.cpp holds them."""
         self.finish_reason = FINISH_CANCELLED
-        self._sequence, self._context, self._vocab, self._stop = sequence, context, vocab, stop
-        self._sampling = sampling
+        self._sequence, self._context, self._vocab, self._sampling, self._logits = sequence, context, vocab, sampling, logits
         self._n_prompt = len(sequence.tokens)
         self._text = TextStream(sampling.stop)
         self._sampled: list[int] = []
+        self._has_ended = False
+        self._sampler = llama.Sampler(sampling, vocab.n_tokens)
+        self._free = weakref.finalize(self, self._sampler.close)
+        self._free.atexit = False  # the process's memory goes with it
+        if sampling.repeat_penalty != 1.0:
+            for token in sequence.tokens[-llama.Sampler.PENALTY_LAST_N :]:
+                self._sampler.accept(token)
+        if self._is_full():
+            self._end(FINISH_LENGTH)
+
+    def __next__(self) -> Delta:
+        """Sample a token, keep it, show the text that it frees."""
+        if self._has_ended:
+            raise StopIteration
+        token = self._sample()
+        if self._vocab.is_eog(token):
+            return Delta(self._end(FINISH_STOP), token)
+        shown = self._keep(token)
+        if self._text.is_stopped:
+            shown += self._end(FINISH_STOP)
+            self._sequence.cut(self._n_prompt + len(self.tokens))
+        elif self._is_full():
+            shown += self._end(FINISH_LENGTH)
+        return Delta(shown, token)
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """Ids that can be relayed: no end-of-generation token, nothing behind a stop string."""
         return tuple(self._sampled[: self._text.n_kept] if self._text.is_stopped else self._sampled)
 
-    def deltas(self, logits: F32 | None) -> Generator[Delta, None, None]:
-        """`logits`: those of the prompt's last token if llama.cpp does not hold them. Raises Cancelled when the stop flag is set; the rows
-        of what was given out are kept then too."""
-        sampler = llama.Sampler(self._sampling, self._vocab.n_tokens)
-        try:
-            if self._sampling.repeat_penalty != 1.0:
-                for token in self._sequence.tokens[-llama.Sampler.PENALTY_LAST_N :]:
-                    sampler.accept(token)
-            yield from self._write(sampler, logits)
-        finally:
-            sampler.close()
-            if self._context.is_open:
-                self._sequence.cut(self._n_prompt + len(self.tokens))
+    def close(self) -> None:
+        self._has_ended = True
+        self._free()
 
-    def _write(self, sampler: llama.Sampler, logits: F32 | None) -> Generator[Delta, None, None]:
-        while not self._is_full():
-            if self._sampled and len(self._sequence.tokens) < self._n_prompt + len(self._sampled):
-                self._sequence.decode(self._sampled[-1:])
-            self._check_stop()
-            started = time.perf_counter()
-            token = sampler.sample(self._context) if logits is None else sampler.sample_from(logits)
-            sample_ms = (time.perf_counter() - started) * 1e3
-            logits = None
-            if self._vocab.is_eog(token):
-                self.finish_reason = FINISH_STOP
-                yield Delta(self._text.finish(), token, sample_ms)
-                return
-            self._sampled.append(token)
-            shown = self._text.feed(self._vocab.piece(token))
-            if self._text.is_stopped:
-                self.finish_reason = FINISH_STOP
-                yield Delta(shown, token, sample_ms)
-                return
-            if self._is_full():
-                self.finish_reason = FINISH_LENGTH
-                shown += self._text.finish()
-            yield Delta(shown, token, sample_ms)
-        self.finish_reason = FINISH_LENGTH
+    def _sample(self) -> int:
+        """The next token, once the row of the one before it is computed."""
+        if len(self._sequence.tokens) < self._n_prompt + len(self._sampled):
+            self._sequence.decode(self._sampled[-1:])
+        self._sequence.raise_if_stopped()
+        logits, self._logits = self._logits, None
+        return self._sampler.sample(self._context) if logits is None else self._sampler.sample_from(logits)
+
+    def _keep(self, token: int) -> str:
+        """The text that may be shown now."""
+        self._sampled.append(token)
+        return self._text.feed(self._vocab.piece(token))
 
     def _is_full(self) -> bool:
         n = len(self._sampled)
         return n == self._sampling.max_tokens or self._n_prompt + n >= self._context.n_ctx
 
-    def _check_stop(self) -> None:
-        if self._stop.is_set:
-            raise Cancelled("stopped")
+    def _end(self, finish_reason: str) -> str:
+        """The text that was still held back."""
+        self.finish_reason = finish_reason
+        self.close()
+        return self._text.finish()

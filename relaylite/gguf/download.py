@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from relaylite import paths
 from relaylite.errors import ModelError, ModelFileError
+from relaylite.gguf.digest import hex_digest
 from relaylite.gguf.header import part_names
 
 if TYPE_CHECKING:
     from huggingface_hub import HfFileMetadata
 
-# file name, bytes done, bytes in all; called from the fetching thread. What it raises ends the download, to be resumed later.
+# File name, bytes done, bytes in all. Called in the fetching thread, and with all bytes done while they are checked. What it raises ends
+# the download, which goes on from there the next time.
 Progress = Callable[[str, int, int], None]
 
 _SHA256 = re.compile("[0-9a-f]{64}")
-_READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,19 +159,11 @@ def _grow(remote: Remote, metadata: HfFileMetadata, blob: Path, progress: Progre
             tqdm_class=_meter(remote.file, progress),
         )
     expected = remote.sha256 or (metadata.etag if _SHA256.fullmatch(metadata.etag or "") else None)
-    found = _sha256(partial) if expected else None
+    found = hex_digest(partial, hashlib.sha256(), lambda: progress(remote.file, size, size)) if expected else None
     if found != expected:
         partial.unlink()
         raise ModelError(f"{remote.file} arrived damaged: SHA-256 {found} instead of {expected}; it was removed, fetch it again")
     partial.replace(blob)
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(_READ_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _meter(label: str, progress: Progress) -> Any:

@@ -1,27 +1,30 @@
-"""What names a model's weights: a hash of the file's content, remembered by path, size, inode and times of change.
+"""What names a model's weights: a digest of the file's content, remembered by path, size, inode and times of change.
 
-A time of modification can be set by who replaces a file; the time of its last change of any kind cannot.
+Whoever replaces a file can set its time of modification, but not the time of its last change of any kind.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from relaylite import paths
+from relaylite.gguf.digest import hex_digest
 
 
-def of_file(path: Path) -> str:
-    """Hex digest of the content of `path`. Reads the whole file once; later calls find the digest in the cache folder."""
+def of_file(path: Path, while_reading: Callable[[], None] = lambda: None) -> str:
+    """Hex digest of the content of `path`. Reads the whole file once; later calls find the digest in the cache folder.
+
+    `while_reading` is called after each MiB; what it raises ends the call. Raises OSError.
+    """
     stat = path.stat()
     key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}|{stat.st_ino}"
     known = _read_known()
     if key not in known:
-        with path.open("rb") as file:
-            known[key] = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        known[key] = hex_digest(path, hashlib.blake2b(digest_size=16), while_reading)
         _write_known(known)
     return known[key]
 
@@ -41,14 +44,10 @@ def _read_known() -> dict[str, str]:
 
 def _write_known(known: dict[str, str]) -> None:
     file = _known_file()
-    temporary = file.with_name(f"{file.name}.{os.getpid()}")
-    try:
+    with suppress(OSError):  # a cache folder that cannot be written costs a hash per start, nothing else
         file.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(known), encoding="utf-8")
-        temporary.replace(file)
-    except OSError:  # a cache folder that cannot be written costs a hash per start, nothing else
-        with suppress(OSError):
-            temporary.unlink()
+        with paths.replacing(file) as written:
+            written.write_text(json.dumps(known), encoding="utf-8")
 
 
 def _known_file() -> Path:

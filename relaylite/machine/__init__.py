@@ -1,1 +1,2 @@
-"""What this machine offers: memory and cores (`resources.py`), devices (`devices.py`), and workers on other machines (`workers.py`)."""
+"""What this machine offers: memory and cores (`resources.py`), devices (`devices.py`), workers on other machines (`workers.py`), and the
+installed llama.cpp (`installation.py`)."""

@@ -1,6 +1,7 @@
 """What the control groups of this process (a container, a systemd unit) allow it: processor time and memory.
 
-Versions 1 and 2 of Linux's control groups; a limit may stand in any group above one's own. `root` is where the system's files are.
+Linux has two versions of control groups, and both are read. A limit may stand in any group above one's own. `root` is the folder that the
+system's files are in.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ def processors(root: Path = ROOT) -> float | None:
 
 
 def memory_left(root: Path = ROOT) -> int | None:
-    """Bytes that may still be taken, None without a limit. What the system would give up by itself (cached files) counts as free."""
+    """Bytes that may still be taken, None without a limit. Cached files count as free, because the system gives them up by itself."""
     left = [_left(folder) for controller in ("", "memory") for folder in _groups(root, controller)]
     return min((n for n in left if n is not None), default=None)
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:
-    """Folders of this process's group and of those above it; controller "" is version 2. A container may see its own as the topmost."""
+    """Folders of this process's group and of those above it. Controller "" is version 2. In a container its own may be the topmost."""
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controller not in controllers.split(","):

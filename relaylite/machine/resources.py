@@ -1,4 +1,4 @@
-"""Memory and processors of this process, as the system counts them. 0 bytes where the system does not say."""
+"""Memory and processors of this process, as the system counts them. Bytes are 0 where the system does not say."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def resident_bytes() -> int:
 
 
 def peak_resident_bytes() -> int:
-    """The most there ever was of it."""
+    """The most bytes of this process that ever were in memory."""
     try:
         import resource
     except ImportError:  # Windows
@@ -28,19 +28,19 @@ def peak_resident_bytes() -> int:
 
 
 def available_bytes() -> int:
-    """Memory that could still be taken without swapping, and within the limits of this process's address space and control groups."""
+    """Memory that can still be taken without swapping, within the limits of this process's address space and control groups."""
     in_group = cgroup.memory_left()
     return min(_free_bytes(), address_space_left(), sys.maxsize if in_group is None else in_group)
 
 
 def logical_cores() -> int:
-    """Processors that this process may run on at once: more threads would wait for each other. At least 1."""
+    """Processors that this process may run on at once, at least 1. More threads would wait for each other."""
     share = cgroup.processors()
     return _allowed_cores() if share is None else max(1, min(_allowed_cores(), int(share)))
 
 
 def physical_cores() -> int:
-    """The same without the second thread of a core. At least 1."""
+    """Cores that this process may run on at once, at least 1: processors without the second thread of a core."""
     try:
         has_siblings = Path("/sys/devices/system/cpu/smt/active").read_text(encoding="ascii").strip() == "1"
     except OSError:
@@ -53,7 +53,7 @@ def _allowed_cores() -> int:
 
 
 def address_space_left() -> int:
-    """Bytes that may still be mapped, files included: what `ulimit -v` leaves."""
+    """Bytes that may still be mapped, files included: what is left of `ulimit -v`."""
     try:
         import resource
 

@@ -1,6 +1,7 @@
 """Workers: processes, here or on other machines, that hold layers of a model and compute them for llama.cpp's RPC backend.
 
-Names, asks and lends them. ggml ends the process when a worker does not answer, so each is asked before ggml connects to it.
+ggml ends the process when a worker does not answer, so each worker is asked before ggml connects to it. A worker serves one engine at a
+time, so this module notes which are lent.
 """
 
 from __future__ import annotations
@@ -16,17 +17,14 @@ from collections.abc import Sequence
 
 from relaylite.errors import ModelError, UsageError
 from relaylite.machine import devices
+from relaylite.machine.installation import build_command
 from relaylite.settings import readers
 
 WARNING = (
     "llama.cpp's RPC has neither authentication nor encryption: whoever can reach a worker's port, or listen on the way, can read and "
     "change all that it computes; keep it inside a network that you trust"
 )
-NOT_BUILT = (
-    "this llama.cpp was built without RPC: run "
-    'CMAKE_ARGS="-DGGML_RPC=on" pip install --no-cache-dir --force-reinstall --no-binary llama-cpp-python llama-cpp-python==0.3.36, '
-    "then install relaylite again"
-)
+NOT_BUILT = f"this llama.cpp was built without RPC: run {build_command('-DGGML_RPC=on')}, then install relaylite again"
 CONNECT_S = 5.0
 ANSWER_S = 5.0
 LEAVE_S = 30.0  # as long as a chain waits for its run, and more
@@ -42,10 +40,10 @@ _lock = threading.Lock()
 
 
 class Workers:
-    """The workers of one engine, from open to close: a worker serves one engine at a time.
+    """The workers of one engine, lent to it from open to close.
 
-    `addresses`: `host:port` each. `devices` are those of the workers, in order, then the graphics cards of this machine. Raises
-    UsageError if this llama.cpp has no RPC or a worker is lent already, ModelError if one does not answer.
+    `addresses`: `host:port` each. `devices`: addresses in memory of the workers' devices, in order, then of the graphics cards here.
+    Raises UsageError if this llama.cpp has no RPC or a worker is lent already, ModelError if a worker does not answer within 10 s.
     """
 
     def __init__(self, addresses: Sequence[str]) -> None:
@@ -81,7 +79,7 @@ class Workers:
 
 
 def ask(address: str) -> None:
-    """Raise ModelError in one line unless a worker answers at `host:port` that speaks as this llama.cpp does."""
+    """Raise ModelError in one line unless a worker at `host:port` answers and speaks this llama.cpp's version of RPC."""
     host, _, port = address.rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as link:  # ggml knows IPv4 only
         link.settimeout(CONNECT_S)
@@ -107,7 +105,7 @@ def ask(address: str) -> None:
 
 
 def _leave(message: str) -> None:
-    """ggml ends the process when a worker goes away, and nothing can stop it: give the process time to end well."""
+    """ggml ends the process when a worker goes away, and nothing can stop that. Give the process time to end well."""
     global lost
     if "ggml-rpc" not in message:
         print(message, file=sys.stderr, flush=True)

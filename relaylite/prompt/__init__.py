@@ -1,1 +1,6 @@
-"""`PromptBuilder` in `builder.py`: from messages to token ids, with the ids of earlier answers spliced in."""
+"""From messages to token ids; the door is `PromptBuilder` in `builder.py`.
+
+`messages`: what is said, as values. `template`: the model's chat template, applied to messages; `sandbox` runs it, `outline` and
+`alignment` find out what it did to the bodies. `builder`: tokens, with the ids of earlier answers spliced in. `tokenizer`: what is asked
+of a vocabulary.
+"""

@@ -1,6 +1,6 @@
-"""Alignment of a rendered prompt with the texts it was made from: which characters of each fragment the template kept.
+"""Alignment: which characters of each fragment a chat template kept, found by comparing its output with the texts that went in.
 
-Pure text work: it knows neither templates nor tokens, and never fails; what it cannot explain counts as kept.
+Pure text work: it knows neither templates nor tokens. It never fails: what it cannot explain counts as kept.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`PromptBuilder`: messages → tokens, part by part. What was generated is spliced in by its ids and never tokenized again.
+"""`PromptBuilder`: makes tokens of messages, part by part. An agent's answer goes in by its ids and is never tokenized again.
 
-It knows the template and a tokenizer, no model and no cache of rows.
+It knows the template and a tokenizer, no model and no rows.
 """
 
 from __future__ import annotations
@@ -12,38 +12,25 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from threading import Lock
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from relaylite.errors import UsageError
 from relaylite.events import PromptPart
 from relaylite.prompt.messages import Answer, Message, Messages, Text, foldings
-from relaylite.prompt.outline import Piece
+from relaylite.prompt.outline import PromptPiece
 from relaylite.prompt.template import ChatTemplate
+from relaylite.prompt.tokenizer import Tokenizer
 from relaylite.reuse.rows import Tokens
 
 Ids = tuple[int, ...]
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
-_LONG_RUN = 2**14  # characters
-_RUN_END = re.compile(r"\w(?=\s)")
+_LONG_STRETCH = 2**14  # characters
+_STRETCH_END = re.compile(r"\w(?=\s)")
 _CACHED_ITEMS = 2**20  # characters and tokens whose other form is remembered
-
-
-class Tokenizer(Protocol):
-    """The vocabulary of a model. Neither BOS nor EOS is added by itself, and no space before the text."""
-
-    bos: int | None  # the token that must stand first exactly once, else None
-
-    def tokenize(self, text: str, *, parse_special: bool) -> list[int]: ...
-
-    def piece(self, token: int) -> bytes:
-        """The bytes of one token, perhaps a part of a character; b"" for control tokens."""
-        ...
-
-    def is_eog(self, token: int) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +49,8 @@ class PromptBuilder:
 
     def __init__(self, template: ChatTemplate, tokenizer: Tokenizer) -> None:
         self._template, self._tokenizer = template, tokenizer
-        self._ids: _Memory[tuple[str, bool], Ids] = _Memory(self._tokenize, lambda key: len(key[0]))
-        self._pieces: _Memory[Ids, tuple[bytes, ...]] = _Memory(lambda tokens: tuple(map(tokenizer.piece, tokens)), len)
+        self._ids: _Remembered[tuple[str, bool], Ids] = _Remembered(self._tokenize, lambda key: len(key[0]))
+        self._pieces: _Remembered[Ids, tuple[bytes, ...]] = _Remembered(lambda tokens: tuple(map(tokenizer.piece, tokens)), len)
 
     def build(self, messages: Sequence[Message]) -> Prompt:
         """The prompt that asks for the next answer after `messages`.
@@ -84,7 +71,7 @@ class PromptBuilder:
 
     def _tokenize(self, text_and_special: tuple[str, bool]) -> Ids:
         text, parse_special = text_and_special
-        return tuple(token for run in _runs(text) for token in self._tokenizer.tokenize(run, parse_special=parse_special))
+        return tuple(token for stretch in _stretches(text) for token in self._tokenizer.tokenize(stretch, parse_special=parse_special))
 
     def _fold(self, messages: Sequence[Message]) -> Messages:
         """The first form that the template takes and leaves nothing out of, else the first that it takes, else as it is."""
@@ -113,7 +100,7 @@ class PromptBuilder:
         n_printed = next((n for n, token in enumerate(first.tokens) if token != bos), len(first.tokens))
         return [replace(first, tokens=(bos, *first.tokens[n_printed:])), *rest]
 
-    def _body_parts(self, piece: Piece, message: Message) -> Iterator[PromptPart]:
+    def _body_parts(self, piece: PromptPiece, message: Message) -> Iterator[PromptPart]:
         """The parts of `message` between the piece's characters."""
         position = 0
         for part in message.body:
@@ -143,7 +130,7 @@ class PromptBuilder:
             yield PromptPart("answer", part.source, self._ids[text, False], text)
 
 
-class _Memory(Generic[Key, Value]):
+class _Remembered(Generic[Key, Value]):
     """Remembers what `make` gave for the keys that were asked for last, up to `_CACHED_ITEMS` of length in all keys together."""
 
     def __init__(self, make: Callable[[Key], Value], length: Callable[[Key], int]) -> None:
@@ -165,16 +152,16 @@ class _Memory(Generic[Key, Value]):
         return value
 
 
-def _runs(text: str) -> Iterator[str]:
-    """A long text in runs that end where no token spans two of them: before white space, after a letter or digit.
+def _stretches(text: str) -> Iterator[str]:
+    """A long text in stretches that end where no token spans two of them: before white space, after a letter or digit.
 
-    llama.cpp's SentencePiece takes time by the square of the length: 187 s for a million line breaks, measured. A run without such a
-    place is cut anyhow.
+    llama.cpp's SentencePiece takes time by the square of the length: 187 s for a million line breaks, measured. A stretch that has no
+    such place is cut at its limit.
     """
     start = 0
-    while len(text) - start > _LONG_RUN:
-        found = _RUN_END.search(text, start + _LONG_RUN // 2, start + _LONG_RUN)
-        end = found.end() if found else start + _LONG_RUN
+    while len(text) - start > _LONG_STRETCH:
+        found = _STRETCH_END.search(text, start + _LONG_STRETCH // 2, start + _LONG_STRETCH)
+        end = found.end() if found else start + _LONG_STRETCH
         yield text[start:end]
         start = end
     yield text[start:]

@@ -1,6 +1,6 @@
-"""`Message`: a role and a body made of parts, and the foldings that make messages fit a template without taking parts apart.
+"""`Message`: a role, and a body made of texts and answers. `foldings` are other forms of the same messages that more templates take.
 
-Values only. A body is a list of texts and answers; an answer is known by its token ids, so it can be relayed wherever it ends up.
+Values only. An answer is known by its token ids, so it can be relayed in whatever message it ends up.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Outlines of bodies: a body as fragments between landmarks, which are the words in it that a chat template looks for.
+"""Outlines of message bodies: the words in a body that a chat template looks for (landmarks), and the fragments of text between them.
 
-In `<think>hm</think>Done.` a template that knows `</think>` sees two fragments, and does with each what it likes: drops the first, wraps
-it anew, or nothing. Values and text only; what templates do is found out in `template.py`.
+A template that looks for `</think>` sees two fragments in `<think>hm</think>Done.`. It may drop the first one, wrap it anew, or leave it.
+Values and text only; `template.py` finds out what a template does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LANDMARK = re.compile(r"</?(?:\w+:)?think(?:ing)?>|\[/?THINK\]|(?<=['\"\s])/[a-
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PromptPiece:
     """Template text (`body` is None), or the characters `[start, end)` of the text of message number `body`."""
 
     text: str
@@ -61,9 +61,9 @@ class Landmarks:
         return form, [Fragment(body, start, end, low) for (start, end), low in zip(runs, lows, strict=False)]
 
 
-def join(texts: Sequence[str], fragments: Sequence[Fragment], kept: Sequence[Range], bodies: Sequence[str]) -> tuple[Piece, ...]:
+def join(texts: Sequence[str], fragments: Sequence[Fragment], kept: Sequence[Range], bodies: Sequence[str]) -> tuple[PromptPiece, ...]:
     """Pieces of `texts[0]`, what was kept of `fragments[0]`, `texts[1]`, …, `texts[-1]`; landmarks go back to their bodies."""
-    pieces: list[Piece] = []
+    pieces: list[PromptPiece] = []
     before: Fragment | None = None
     for text, fragment, (start, end) in zip(texts, [*fragments, None], [*kept, (0, 0)], strict=True):
         pieces += _between(text, before, fragment, bodies)
@@ -73,11 +73,11 @@ def join(texts: Sequence[str], fragments: Sequence[Fragment], kept: Sequence[Ran
     return tuple(_merged(piece for piece in pieces if piece.text))
 
 
-def _between(text: str, before: Fragment | None, after: Fragment | None, bodies: Sequence[str]) -> Iterator[Piece]:
+def _between(text: str, before: Fragment | None, after: Fragment | None, bodies: Sequence[str]) -> Iterator[PromptPiece]:
     """`text` that stands between two fragments: what of it belongs to the one before, to the template, and to the one after."""
     if before and after and before.body == after.body and before.end == after.low:
         is_body = text == bodies[before.body][before.end : after.start]
-        yield _piece(bodies, before.body, before.end, after.start) if is_body else Piece(text)
+        yield _piece(bodies, before.body, before.end, after.start) if is_body else PromptPiece(text)
         return
     start, end = 0, len(text)
     if before:
@@ -87,18 +87,18 @@ def _between(text: str, before: Fragment | None, after: Fragment | None, bodies:
     if after:
         head = bodies[after.body][: after.start]
         end -= next(len(rest) for rest in (head, head.lstrip(), "") if text.endswith(rest) and len(rest) <= end - start)
-    yield Piece(text[start:end])
+    yield PromptPiece(text[start:end])
     if after:
         yield _piece(bodies, after.body, after.start - (len(text) - end), after.start)
 
 
-def _piece(bodies: Sequence[str], body: int, start: int, end: int) -> Piece:
-    return Piece(bodies[body][start:end], body, start, end)
+def _piece(bodies: Sequence[str], body: int, start: int, end: int) -> PromptPiece:
+    return PromptPiece(bodies[body][start:end], body, start, end)
 
 
-def _merged(pieces: Iterator[Piece]) -> list[Piece]:
+def _merged(pieces: Iterator[PromptPiece]) -> list[PromptPiece]:
     """Pieces that go on in the same body become one, and so does template text."""
-    merged: list[Piece] = []
+    merged: list[PromptPiece] = []
     for piece in pieces:
         last = merged[-1] if merged else None
         if last and last.body == piece.body and last.end == piece.start:

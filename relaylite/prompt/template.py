@@ -1,8 +1,8 @@
-"""`ChatTemplate`: what a model's chat template makes of messages, as pieces: its own text, and where it put which message body.
+"""`ChatTemplate`: a model's chat template, applied to messages. It gives pieces: the template's own text, and parts of message bodies.
 
-The template is rendered with marks in place of bodies and split at the marks; so body text can never pass for template text. What it
-does to the bodies themselves (trims them, drops thoughts) is read off the marks that are missing and a second rendering with the texts.
-It knows no tokens; `prompt.py` turns pieces into tokens.
+The template is rendered with marks in place of bodies and split at the marks, so body text can never pass for template text. What it
+does to bodies (it trims them, drops thoughts) is read off the marks that are missing and off a second rendering with the texts. It knows
+no tokens; `builder.py` turns pieces into tokens.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from itertools import chain, count
 from relaylite.errors import UsageError
 from relaylite.paths import expanded
 from relaylite.prompt.alignment import align
-from relaylite.prompt.outline import PLACE, Landmarks, Piece, join
+from relaylite.prompt.outline import PLACE, Landmarks, PromptPiece, join
 from relaylite.prompt.sandbox import Sandbox, TemplateTimeout
 
 CHATML = (
@@ -92,7 +92,7 @@ class ChatTemplate:
         """Whether it leaves out messages where their roles are in this order."""
         return not self._current_skeleton(tuple((role, PLACE) for role in roles)).is_whole
 
-    def pieces(self, messages: Sequence[Said]) -> tuple[Piece, ...]:
+    def pieces(self, messages: Sequence[Said]) -> tuple[PromptPiece, ...]:
         """What it writes for `messages` and the start of an answer. Raises UsageError on a refusal.
 
         Joined, the pieces are the text of `render`; only a fragment that the template rewrites (does not merely trim) stands as it is.

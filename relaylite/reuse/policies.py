@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from relaylite.errors import UsageError, did_you_mean
@@ -42,6 +42,8 @@ NAIVE = Policy("naive", use_prefix=True, use_spans=True)
 RELAY = Policy("relay", use_prefix=True, use_spans=True, repairs=True)
 
 POLICIES: dict[str, Policy] = {p.name: p for p in (FULL, PREFIX, NAIVE, RELAY)}
+# The labels of all policies, from the one that takes over nothing to those that repair, the fastest first.
+LABELS = tuple(p.label for p in (FULL, PREFIX, NAIVE, *(replace(RELAY, fidelity=fidelity) for fidelity in FIDELITIES)))
 
 
 def parse_policy(text: str, fidelity: Fidelity | None = None) -> Policy:
@@ -60,4 +62,4 @@ def parse_policy(text: str, fidelity: Fidelity | None = None) -> Policy:
         return policy
     if chosen not in FIDELITIES:
         raise UsageError(f"unknown fidelity {chosen!r}; known: {', '.join(FIDELITIES)}")
-    return Policy("relay", use_prefix=True, use_spans=True, repairs=True, fidelity=chosen)
+    return replace(policy, fidelity=chosen)

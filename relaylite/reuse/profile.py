@@ -46,7 +46,7 @@ class RelayParameters:
     thinning: float = 0.11
 
     def __post_init__(self) -> None:
-        _check_types(self)
+        _check_types(dataclasses.asdict(self))
         if not 0 <= self.l_start <= self.l_det <= self.l_end:
             raise UsageError(f"layers must satisfy 0 <= l_start <= l_det <= l_end, not {self.l_start}, {self.l_det}, {self.l_end}")
         if self.detector not in ("attention", "value"):
@@ -97,10 +97,7 @@ class Profile:
 
     def overridden(self, overrides: Mapping[str, Any]) -> Profile:
         """This profile with some parameters replaced in every mode. Raises UsageError for unknown names or impossible values."""
-        known = {f.name for f in dataclasses.fields(RelayParameters)}
-        unknown = set(overrides) - known
-        if unknown:
-            raise UsageError(f"unknown relay parameter {sorted(unknown)[0]!r}; known: {', '.join(sorted(known))}")
+        check_changes(overrides)
         if not overrides:
             return self
         modes = {fidelity: dataclasses.replace(parameters, **overrides) for fidelity, parameters in self.modes.items()}
@@ -135,14 +132,22 @@ class Profile:
             raise UsageError(f"not a layer-range profile ({error}); run relaylite profile again") from error
 
 
-def _check_types(parameters: RelayParameters) -> None:
-    for name in ("l_start", "l_det", "l_end"):
-        value = getattr(parameters, name)
-        if isinstance(value, bool) or not isinstance(value, int):
+def check_changes(changes: Mapping[str, Any]) -> None:
+    """Raise UsageError for a name that no parameter has, or a value of another type. Whether values fit together, a profile shows."""
+    known = {f.name for f in dataclasses.fields(RelayParameters)}
+    if unknown := sorted(changes.keys() - known):
+        raise UsageError(f"unknown relay parameter {unknown[0]!r}; known: {', '.join(sorted(known))}")
+    _check_types(changes)
+
+
+def _check_types(values: Mapping[str, Any]) -> None:
+    """`values`: name of a parameter → its value; some of them or all."""
+    for name, value in values.items():
+        if name in ("l_start", "l_det", "l_end") and (isinstance(value, bool) or not isinstance(value, int)):
             raise UsageError(f"{name} must be the number of a layer, not {value!r}")
-    for name in ("tau", "max_share", "lead", "thinning"):
-        value = getattr(parameters, name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if name in ("tau", "max_share", "lead", "thinning") and (
+            isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value)
+        ):
             raise UsageError(f"{name} must be a number, not {value!r}")
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from relaylite.reuse.kv_types import KV_TYPES
 from relaylite.reuse.policies import FIDELITIES, Fidelity, parse_policy
 from relaylite.sampling import MAX_SEED
 from relaylite.settings import readers
+from relaylite.settings.toml_file import read_toml
 
 PREFIX = "RELAYLITE_"
 STORE_CODECS = ("plain", "q8", "q8-q4", "q6-q4", "q4")
@@ -60,7 +60,7 @@ class StoreSettings:
     ram: int | None = _setting(None, readers.size, "Rows kept in memory, such as 512MiB; a quarter of the free memory if unset.")
     disk: int = _setting(4 * 2**30, readers.size, "Rows kept on disk, such as 4GiB; 0 keeps none.")
     folder: Path | None = _setting(None, readers.folder_or_file, "Where rows on disk lie; a folder in relaylite's cache if unset.")
-    codec: str = _setting("plain", readers.choice(STORE_CODECS), "Form of rows on disk: plain, or smaller with some loss, down to q4.")
+    codec: str = _setting("plain", readers.choice(STORE_CODECS), "Codec of rows on disk: plain, or smaller with some loss, down to q4.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Settings:
     chat_template: str = _setting("", readers.text, "chatml, or a Jinja file, in place of the model's own chat template.")
     kv_type: str = _setting("f16", readers.choice(tuple(KV_TYPES)), "Type of the rows in the cache.")
     settle_after_s: float = _setting(
-        2.0, readers.number(0, 3600), "Idle seconds after which a conversation's past is computed exactly in the background; 0 never."
+        2.0, readers.number(0, 3600), "Idle seconds after which a conversation's messages are computed exactly in the background; 0 never."
     )
     store: StoreSettings = field(default_factory=StoreSettings)
     tui: TuiSettings = field(default_factory=TuiSettings)
@@ -108,19 +108,26 @@ class Settings:
         """These settings with another model, if one is named."""
         return dataclasses.replace(self, model=model) if model else self
 
-    def relay_options(self) -> dict[str, Any]:
-        """Arguments of `Relay`, those that were set; the others keep Relay's own defaults."""
+    def engine_options(self) -> dict[str, Any]:
+        """How to open the model: arguments that `EngineOptions` and `Relay` share. One that is not set and has a default is left out."""
         options = {
-            "policy": self.policy,
-            "fidelity": self.fidelity,
             "n_ctx": self.ctx,
             "n_threads": self.threads,
             "n_gpu_layers": self.gpu_layers,
-            "rpc": self.rpc or None,
-            "lora": self.lora or None,
+            "rpc": self.rpc,
+            "lora": self.lora,
             "kv_type": self.kv_type,
-            "chat_template": self.chat_template or None,
-            "relay": self.relay or None,
+            "chat_template": self.chat_template,
+            "relay": self.relay,
+        }
+        return {name: value for name, value in options.items() if value is not None}
+
+    def relay_options(self) -> dict[str, Any]:
+        """All arguments of `Relay` but the model."""
+        return {
+            **self.engine_options(),
+            "policy": self.policy,
+            "fidelity": self.fidelity,
             "sampling": self.sampling(),
             "store_bytes": self.store.ram,
             "store_folder": (self.store.folder or paths.store_folder()) if self.store.disk else None,
@@ -128,7 +135,6 @@ class Settings:
             "store_codec": self.store.codec,
             "settle_after_s": self.settle_after_s or None,
         }
-        return {name: value for name, value in options.items() if value is not None}
 
     def sampling(self) -> dict[str, Any]:
         """Sampling values of the run, by their names in `Sampling`; an agent's own values go before them."""
@@ -206,17 +212,7 @@ def _takes_table(name: str) -> bool:
 
 def _entries(file: Path) -> Iterator[tuple[str, object]]:
     """Names and raw values of a settings file, tables of settings flattened; nothing if there is no such file."""
-    try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise UsageError(f"cannot read {file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{file} is not UTF-8 text") from error
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise UsageError(f"{file}: {error}") from error
-    for name, raw in content.items():
+    for name, raw in read_toml(file, may_be_missing=True).items():
         if name in ("store", "tui") and isinstance(raw, dict):
             yield from ((f"{name}.{key}", value) for key, value in raw.items())
         else:

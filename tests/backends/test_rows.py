@@ -12,7 +12,8 @@ from support.places import Place
 from support.tiny_models import write_model
 
 from relaylite.engine import self_check
-from relaylite.engine.native import F32, Placement
+from relaylite.engine.cache import Placement
+from relaylite.engine.native import F32
 from relaylite.errors import Cancelled
 from relaylite.reuse.row_numbers import values
 from relaylite.reuse.rows import Rows

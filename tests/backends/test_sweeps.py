@@ -20,7 +20,7 @@ ROUNDING = 2e-2  # what is not recomputed, or wrongly, is off by 0.1 and more
 @pytest.fixture(scope="module")
 def tiny(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEngine]:
     path = write_model(tmp_path_factory.mktemp("models") / "m.gguf", "llama", n_layer=N_LAYER, weights="F32")
-    with home_of_session(tmp_path_factory), opened(path, type_k="f32", type_v="f32", **place.of_engine(N_LAYER)) as live:
+    with home_of_session(tmp_path_factory), opened(path, kv_type="f32", **place.of_engine(N_LAYER)) as live:
         yield live
 
 

@@ -15,7 +15,8 @@ import pytest
 from support.places import free_port, skip_unless_there, started_worker
 from support.tiny_models import write_model
 
-from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine
+from relaylite.engine.options import EngineOptions
 from relaylite.errors import ModelError, UsageError
 from relaylite.machine import devices, workers
 from relaylite.settings import readers

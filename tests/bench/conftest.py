@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from support.tiny_models import write_model
 
-from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine
+from relaylite.engine.options import EngineOptions
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What calibration tries, how it chooses, and that what it finds is what later runs load."""
+"""What calibration tries, what it finds best, and that what it finds is what later runs load."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from relaylite.bench.figures import text
 from relaylite.bench.tasks import Task
 from relaylite.calibrate import grid
 from relaylite.calibrate.calibration import Calibration, CalibrationOptions
-from relaylite.calibrate.choice import MARGIN, TARGETS, Candidate, choose_modes, front, promising
 from relaylite.calibrate.similarity import Similarity, compare
+from relaylite.calibrate.trial import MARGIN, TARGETS, Trial, best_of, front, promising
 from relaylite.engine.engine import Engine
 from relaylite.errors import Cancelled, UsageError
 from relaylite.reuse.policies import FIDELITIES
@@ -27,13 +27,13 @@ OPTIONS = CalibrationOptions(n_chains=4, seconds=float("inf"), max_tokens=40, n_
 
 @pytest.fixture
 def small_grid(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few candidates, so that a whole calibration takes little."""
+    """Few parameters, so that a whole calibration takes little."""
     monkeypatch.setattr(grid, "DEPTHS", (0.0, 0.25))
     monkeypatch.setattr(grid, "AMOUNTS", ((1.5, 0.18), (1.0, 0.3)))
 
 
 @given(st.integers(1, 80))
-def test_candidates_fit_any_depth(n_layer: int) -> None:
+def test_what_is_tried_fits_any_depth(n_layer: int) -> None:
     tried = grid.ranges(n_layer)
     assert tried and len(set(tried)) == len(tried)
     finer = grid.amounts(tried[:2], n_layer)
@@ -41,52 +41,51 @@ def test_candidates_fit_any_depth(n_layer: int) -> None:
     assert all(p.l_det < max(n_layer, 2) and p.l_end <= n_layer for p in [*tried, *finer])
 
 
-def test_finer_candidates_keep_their_ranges() -> None:
+def test_finer_parameters_keep_their_ranges() -> None:
     best = RelayParameters(2, 3, 12, "value")
     assert {(p.l_start, p.l_det, p.detector) for p in grid.amounts([best], 12)} == {(2, 3, "value")}
 
 
-def candidate(cost: float, mean: float, first: float, start: int = 0) -> Candidate:
-    return Candidate(RelayParameters(start, start + 1, 4, "value", tau=cost), cost, mean, first, 0.1, 8)
+def trial(cost: float, mean: float, first: float, start: int = 0) -> Trial:
+    return Trial(RelayParameters(start, start + 1, 4, "value", tau=cost), cost, mean, first, 0.1, 8)
 
 
-def test_each_mode_is_the_cheapest_within_its_target() -> None:
+def test_each_fidelity_is_the_cheapest_within_its_target() -> None:
     fast, balanced, careful = (
-        candidate(cost, 0.99 * MARGIN * mean, 0.99 * MARGIN * first)
-        for cost, (mean, first) in zip((2, 3, 4), TARGETS.values(), strict=True)
+        trial(cost, 0.99 * MARGIN * mean, 0.99 * MARGIN * first) for cost, (mean, first) in zip((2, 3, 4), TARGETS.values(), strict=True)
     )
-    dear = candidate(9, 0.0, 0.0)
-    assert choose_modes([dear, careful, balanced, fast]) == {"fast": fast, "balanced": balanced, "careful": careful}
-    assert choose_modes([dear, fast]) == {"fast": fast, "balanced": dear, "careful": dear}
+    dear = trial(9, 0.0, 0.0)
+    assert best_of([dear, careful, balanced, fast]) == {"fast": fast, "balanced": balanced, "careful": careful}
+    assert best_of([dear, fast]) == {"fast": fast, "balanced": dear, "careful": dear}
 
 
 def test_what_few_prompts_show_of_the_first_token_counts_little() -> None:
-    lucky, steady = candidate(1, 0.6, 0.05), candidate(1, 0.4, 0.4)
+    lucky, steady = trial(1, 0.6, 0.05), trial(1, 0.4, 0.4)
     assert lucky.loss > steady.loss and replace(lucky, n=1000).loss < replace(steady, n=1000).loss
-    assert choose_modes([lucky, steady])["balanced"] == steady
+    assert best_of([lucky, steady])["balanced"] == steady
 
 
-def test_where_no_candidate_is_within_the_target_the_one_that_loses_least_is_taken() -> None:
-    poor, worse = candidate(3, 0.95, 0.9), candidate(1, 1.2, 1.0)
-    assert set(choose_modes([worse, poor]).values()) == {poor}
+def test_where_no_trial_is_within_the_target_the_one_that_loses_least_is_taken() -> None:
+    poor, worse = trial(3, 0.95, 0.9), trial(1, 1.2, 1.0)
+    assert set(best_of([worse, poor]).values()) == {poor}
 
 
-def test_all_modes_need_the_same_captured_states() -> None:
-    cheap_but_lossy, careful = candidate(1.5, 0.4, 0.4, start=1), candidate(4, 0.1, 0.1, start=2)
-    fast = candidate(2, 0.4, 0.4, start=2)
-    assert choose_modes([cheap_but_lossy, careful, fast]) == {"fast": fast, "balanced": careful, "careful": careful}
-    assert set(choose_modes([cheap_but_lossy, candidate(99, 0.1, 0.1, start=2)]).values()) == {cheap_but_lossy}
+def test_all_fidelities_need_the_same_captured_states() -> None:
+    cheap_but_lossy, careful = trial(1.5, 0.4, 0.4, start=1), trial(4, 0.1, 0.1, start=2)
+    fast = trial(2, 0.4, 0.4, start=2)
+    assert best_of([cheap_but_lossy, careful, fast]) == {"fast": fast, "balanced": careful, "careful": careful}
+    assert set(best_of([cheap_but_lossy, trial(99, 0.1, 0.1, start=2)]).values()) == {cheap_but_lossy}
 
 
 @given(st.lists(st.tuples(st.floats(1, 20), st.floats(0, 1.2), st.floats(0, 1.2)), min_size=1, max_size=30))
-def test_a_more_careful_mode_is_never_cheaper(figures: list[tuple[float, float, float]]) -> None:
-    modes = choose_modes([candidate(*each) for each in figures])
-    within = [modes[fidelity] for fidelity in FIDELITIES if modes[fidelity].strain(fidelity) <= MARGIN]
+def test_a_more_careful_fidelity_is_never_cheaper(figures: list[tuple[float, float, float]]) -> None:
+    best = best_of([trial(*each) for each in figures])
+    within = [best[fidelity] for fidelity in FIDELITIES if best[fidelity].strain(fidelity) <= MARGIN]
     assert [each.cost for each in within] == sorted(each.cost for each in within)
 
 
 def test_the_front_holds_what_no_other_beats() -> None:
-    a, b, c, d = candidate(1, 0.9, 0.9), candidate(2, 0.5, 0.5), candidate(3, 0.6, 0.6), candidate(4, 0.1, 0.1)
+    a, b, c, d = trial(1, 0.9, 0.9), trial(2, 0.5, 0.5), trial(3, 0.6, 0.6), trial(4, 0.1, 0.1)
     assert front([d, c, b, a]) == [a, b, d]
     assert promising([a, b, c, d], 2) == [d, a]
 
@@ -116,7 +115,7 @@ def test_a_curve_is_u_shaped_if_it_dips_in_the_middle() -> None:
 @pytest.mark.usefixtures("small_grid")
 def test_when_time_is_up_two_prompts_a_stage_are_measured(engine: Engine) -> None:
     findings = Calibration(engine, TASKS, replace(OPTIONS, seconds=0.0)).run()
-    assert {each.n for each in findings.candidates} == {2} == {findings.n_prompts}
+    assert {each.n for each in findings.trials} == {2} == {findings.n_prompts}
 
 
 @pytest.mark.usefixtures("small_grid")
@@ -125,13 +124,13 @@ def test_what_was_found_is_what_later_runs_load(engine: Engine) -> None:
     findings = Calibration(engine, TASKS, OPTIONS).run(lambda done, what: steps.append(done))
     assert steps == sorted(steps) and steps[0] == 0 and steps[-1] == 1
     assert engine.profile is before and findings.n_prompts >= 4
-    assert set(findings.modes.values()) <= set(findings.candidates)
-    assert all(0 <= c.selected_share <= 1 and c.cost > 0 for c in findings.candidates)
+    assert set(findings.best.values()) <= set(findings.trials)
+    assert all(0 <= c.selected_share <= 1 and c.cost > 0 for c in findings.trials)
     assert findings.similarity.k[0] == pytest.approx(1, abs=1e-3)  # layer 0 rests on the token alone, once K is rotated
     assert any("x K, rotated" in line for line in text(findings.similarity.figure()))
     save_profile(findings.profile(engine))
     loaded = load_profile(engine.profile.fingerprint, engine.info.n_layer)
-    assert loaded.is_measured and loaded.modes == {fidelity: each.parameters for fidelity, each in findings.modes.items()}
+    assert loaded.is_measured and loaded.modes == {fidelity: each.parameters for fidelity, each in findings.best.items()}
     assert loaded.measured["n_prompts"] == findings.n_prompts
 
 

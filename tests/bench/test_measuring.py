@@ -10,10 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaylite.bench import measuring
+from relaylite.bench import sample as samples_module
+from relaylite.bench.bench import Bench
 from relaylite.bench.chains import LEAST_JOINED, LEAST_PIECE, ChainOptions, Reading, Upstream, pieces
-from relaylite.bench.measuring import Bench, BenchOptions, Sample, built_in
+from relaylite.bench.measuring import Meter
 from relaylite.bench.methods import parse_methods
+from relaylite.bench.options import BenchOptions
+from relaylite.bench.readings import built_in
+from relaylite.bench.sample import Sample
 from relaylite.bench.statistics import Values
 from relaylite.bench.tasks import Task
 from relaylite.chain.agents import Agent
@@ -30,7 +34,7 @@ CHAIN = [Agent("first", "Write on."), Agent("second", "Read it."), Agent("third"
 
 def samples_of(engine: Engine, policies: str, n: int = 1, *, relayed: tuple[int, ...] = (), judges: bool = False) -> list[list[Sample]]:
     options = BenchOptions(ChainOptions(max_tokens=96 if relayed else 48), relayed=relayed, n_follow=8, judges=judges)
-    return list(Bench(engine, parse_methods(policies, engine.info.n_layer), CHAIN, options).run(TASKS, n))
+    return list(Bench(engine, parse_methods(policies), CHAIN, options).run(TASKS, n))
 
 
 def by_label(samples: list[Sample]) -> dict[str, Sample]:
@@ -88,7 +92,7 @@ def test_a_length_is_measured_before_the_text_for_the_next_one_is_written(engine
 
     monkeypatch.setattr(Upstream, "write", counted)
     options = BenchOptions(ChainOptions(max_tokens=96), relayed=(40, 180), n_follow=8, judges=False)
-    measured = Bench(engine, parse_methods("naive", engine.info.n_layer), CHAIN, options).run(TASKS, 2)
+    measured = Bench(engine, parse_methods("naive"), CHAIN, options).run(TASKS, 2)
     assert [(samples[0].group, len(written)) for samples in measured] == [("40", 1), ("180", 2), ("40", 2), ("180", 3)]
 
 
@@ -102,7 +106,7 @@ def test_pieces_are_long_enough_to_be_spans(lengths: list[int], n: int) -> None:
 def test_answers_too_short_to_be_joined_are_said(engine: Engine) -> None:
     with pytest.raises(UsageError, match="raise --max-tokens"):
         options = BenchOptions(ChainOptions(max_tokens=48), relayed=(100,), judges=False)
-        list(Bench(engine, parse_methods("naive", engine.info.n_layer), CHAIN, options).run(TASKS[:2], 1))
+        list(Bench(engine, parse_methods("naive"), CHAIN, options).run(TASKS[:2], 1))
 
 
 def test_times_are_of_this_run_and_add_up(engine: Engine) -> None:
@@ -135,9 +139,9 @@ def test_the_engine_is_as_before_afterwards(engine: Engine) -> None:
 def test_what_is_forced_is_the_greedy_continuation_of_the_full_prefill(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     likeliest: list[list[int]] = []
     continuations: list[list[int]] = []
-    continuation, compare = Bench._continuation, measuring.divergence
+    continuation, compare = Meter._continuation, samples_module.divergence
 
-    def note_continuation(self: Bench, reading: Reading) -> list[int]:
+    def note_continuation(self: Meter, reading: Reading) -> list[int]:
         continuations.append(continuation(self, reading))
         return continuations[-1]
 
@@ -145,14 +149,14 @@ def test_what_is_forced_is_the_greedy_continuation_of_the_full_prefill(engine: E
         likeliest.append(reference.argmax(axis=1).tolist())
         return compare(reference, seen)
 
-    monkeypatch.setattr(Bench, "_continuation", note_continuation)
-    monkeypatch.setattr(measuring, "divergence", note_reference)
+    monkeypatch.setattr(Meter, "_continuation", note_continuation)
+    monkeypatch.setattr(samples_module, "divergence", note_reference)
     samples_of(engine, "naive")
     assert len(continuations[0]) == 8 and [likeliest[0], likeliest[-1]] == [continuations[0], continuations[-1]]
 
 
 def test_cancelling_ends_it(engine: Engine) -> None:
-    bench = Bench(engine, parse_methods("relay", engine.info.n_layer), CHAIN, BenchOptions(ChainOptions(max_tokens=48), n_follow=8))
+    bench = Bench(engine, parse_methods("relay"), CHAIN, BenchOptions(ChainOptions(max_tokens=48), n_follow=8))
     running = bench.run(TASKS, 4)
     assert next(running)
     bench.cancel()
@@ -162,13 +166,13 @@ def test_cancelling_ends_it(engine: Engine) -> None:
 
 def test_chains_without_relayed_text_are_passed_over_and_said(engine: Engine) -> None:
     options = BenchOptions(ChainOptions(max_tokens=20), n_follow=4, judges=False)
-    bench = Bench(engine, parse_methods("naive", engine.info.n_layer), CHAIN[:2], options)
+    bench = Bench(engine, parse_methods("naive"), CHAIN[:2], options)
     assert list(bench.run(TASKS, 1)) == [] and bench.n_skipped == len(TASKS) and bench.n_chains == 0
 
 
 def test_a_chain_of_one_is_refused(engine: Engine) -> None:
     with pytest.raises(UsageError, match="two agents"):
-        Bench(engine, parse_methods("naive", engine.info.n_layer), CHAIN[:1])
+        Bench(engine, parse_methods("naive"), CHAIN[:1])
 
 
 def readings_of(engine: Engine, *, is_warm: bool) -> list[Reading]:
@@ -217,13 +221,13 @@ def test_built_in_agents_follow_the_kind_of_task() -> None:
 
 def test_methods_rotate_so_that_none_is_always_first(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    timed = Bench._timed
+    timed = Meter._timed
 
-    def note(self: Bench, method, reading, number, group):  # type: ignore[no-untyped-def]
+    def note(self: Meter, method, reading, number, group):  # type: ignore[no-untyped-def]
         order.append(method.label)
         return timed(self, method, reading, number, group)
 
-    monkeypatch.setattr(Bench, "_timed", note)
+    monkeypatch.setattr(Meter, "_timed", note)
     samples_of(engine, "prefix", n=2)
     firsts = order[:: len(set(order))]
     assert all(a != b for a, b in pairwise(firsts)) and len(set(firsts)) == len(firsts) == 4

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from relaylite.bench.measuring import Sample
 from relaylite.bench.plots import figures_of
 from relaylite.bench.report import document, markdown, rows_of, table
+from relaylite.bench.sample import Sample
 from relaylite.metrics import TtftParts
 
 

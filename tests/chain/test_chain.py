@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+import threading
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,8 +14,8 @@ from support.scripted_chain import CODE, END, LONG_CODE, LONG_PLAN, PLAN, REVIEW
 
 from relaylite.chain.agents import Agent
 from relaylite.chain.attachments import Attachment
-from relaylite.events import ChainFinished, ChainStarted, Phase, PrefillDone, TextDelta, TurnStarted
-from relaylite.metrics import CellMap
+from relaylite.events import ChainFinished, ChainStarted, Phase, PhaseName, PrefillDone, TextDelta, TurnStarted
+from relaylite.metrics import STAGES, CellMap
 from relaylite.reuse.plan import Kind
 
 # who sees what
@@ -55,7 +58,7 @@ def test_text_that_looks_like_control_tokens_stays_text(engine: FakeEngine) -> N
     assert control == [5, 5]  # of the template alone
 
 
-def test_an_agent_keeps_its_own_past_and_only_that(engine: FakeEngine) -> None:
+def test_an_agent_keeps_its_own_earlier_messages_and_only_those(engine: FakeEngine) -> None:
     engine.enqueue("plan one", "code one", "plan two", "code two")
     chain = chain_on(engine, PLAN, CODE)
     chain.run("First.")
@@ -68,7 +71,7 @@ def test_an_agent_keeps_its_own_past_and_only_that(engine: FakeEngine) -> None:
     )
 
 
-def test_a_name_that_stands_twice_has_two_pasts(engine: FakeEngine) -> None:
+def test_a_name_that_stands_twice_has_its_own_messages_in_each_place(engine: FakeEngine) -> None:
     engine.enqueue("draft A", "text B", "draft C", "text D")
     chain = chain_on(engine, PLAN, PLAN)
     chain.run("First.")
@@ -128,6 +131,26 @@ def test_events_come_in_order(engine: FakeEngine) -> None:
     assert isinstance(events[-1], ChainFinished)
     assert [turn.text for turn in events[-1].turns] == [LONG_PLAN, "ok"]
     assert events[-1].wall_ms > 0 and events[-1].peak_rss_mb > 1
+
+
+def test_a_token_comes_through_two_generators(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One drives the agents, one an answer; whatever else only passes tokens on would be paid for with each of them."""
+    through: list[str] = []
+
+    def look(gate: threading.Event, seconds: float) -> None:
+        codes = [info.frame.f_code for info in inspect.stack(0)]
+        through[:] = [code.co_qualname for code in codes if code.co_flags & inspect.CO_GENERATOR and "relaylite" in code.co_filename]
+
+    stream = chain_on(engine, PLAN).stream("Sort.")
+    next(event for event in stream if isinstance(event, PrefillDone))
+    monkeypatch.setattr(engine, "_wait", look)
+    next(stream), next(stream)
+    assert through == ["TurnRun.events", "Chain._events"]
+
+
+def test_the_phases_are_the_stages_of_the_time_to_first_token() -> None:
+    named = {"rectify": "repair", "sample": "write"}
+    assert [named.get(stage, stage) for stage in STAGES] == list(get_args(PhaseName))
 
 
 def test_deltas_are_whole_characters_and_make_up_the_text(engine: FakeEngine) -> None:

@@ -60,6 +60,15 @@ def test_closing_while_another_thread_prefills_cancels_it_first(engine: FakeEngi
     assert isinstance(reader.finish(), EngineClosed)
 
 
+def test_closing_while_a_full_prefill_is_measured_says_so(engine: FakeEngine, relay: Relay) -> None:
+    chain = relay.chain([PLAN])
+    chain.run("Sort.")
+    engine.prefill_gate.clear()
+    threading.Thread(target=lambda: (engine.in_prefill.wait(SOON_S), relay.close())).start()
+    with pytest.raises(EngineClosed, match="while it was writing"):
+        chain.measure_full(0, 0)
+
+
 def test_a_slow_reader_in_another_thread_gets_the_error_when_it_reads_on(relay: Relay) -> None:
     chain, errors, began = relay.chain([PLAN]), [], threading.Event()
 

@@ -70,8 +70,9 @@ def test_a_conversation_that_outgrows_the_context_drops_its_oldest_rounds_and_sa
         assert f"Message {number}." in prompts(engine)[-1]
     assert notices[0].startswith("the conversation outgrew the context of 400: rounds before round ")
     assert 1 < len(notices) < 9  # some rounds at once, not one each time
-    assert f"rounds before round {chain.n_dropped + 1} " in notices[-1]
-    assert f"Message {chain.n_dropped}." in prompts(engine)[-1] and f"Message {chain.n_dropped - 1}." not in prompts(engine)[-1]
+    first = chain.conversation.n_dropped
+    assert f"rounds before round {first + 1} " in notices[-1]
+    assert f"Message {first}." in prompts(engine)[-1] and f"Message {first - 1}." not in prompts(engine)[-1]
     assert len(chain.rounds) == 12
 
 
@@ -82,7 +83,7 @@ def test_rounds_leave_room_for_an_answer_without_limit() -> None:
         engine.enqueue(f"answer {number} " + "x" * 25)
         chain.run(f"Message {number}.")
         assert len(engine.plans[-1].tokens) <= 300
-    assert chain.n_dropped > 0 and all(turn.finish_reason == "stop" for round in chain.rounds for turn in round.turns)
+    assert chain.conversation.n_dropped > 0 and all(turn.finish_reason == "stop" for round in chain.rounds for turn in round.turns)
 
 
 @pytest.mark.parametrize("task", ["", " \n\t "])

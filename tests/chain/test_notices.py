@@ -1,13 +1,16 @@
-"""Why a round relayed no answer: said with the right reason, and only where one should have been relayed."""
+"""What a run tells the user besides the answers: said with the right reason, and only where there is something to say."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.fakes import FakeEngine
 
 from relaylite.api import Relay
-from relaylite.chain.notices import why_nothing_relayed
+from relaylite.chain.notices import relaying_is_off, rounds_no_longer_read, rows_not_kept, why_nothing_relayed
+from relaylite.errors import NativeError
 from relaylite.events import Notice, PromptPart, Turn
 from relaylite.metrics import CellMap, TurnMetrics
 from relaylite.reuse.policies import NAIVE, PREFIX, RELAY, Policy
@@ -64,3 +67,36 @@ def test_a_chain_says_that_an_edited_answer_is_computed() -> None:
         notices = [event for event in chain.resume() if isinstance(event, Notice)]
         assert [notice.is_minor for notice in notices] == [True] and NO_ROWS in notices[0].text
         assert chain.result.notices == (notices[0].text,)
+
+
+@pytest.mark.parametrize(("refusal", "policy", "is_said"), [("no RoPE", RELAY, True), ("no RoPE", PREFIX, False), (None, RELAY, False)])
+def test_relaying_is_off_only_where_it_was_asked_for(refusal: str | None, policy: Policy, is_said: bool) -> None:
+    said = relaying_is_off(refusal, policy)
+    assert said == ("relaying is off for this model: no RoPE; running with policy prefix" if is_said else "")
+
+
+def test_rounds_are_counted_from_one() -> None:
+    assert rounds_no_longer_read(2, 400) == "the conversation outgrew the context of 400: rounds before round 3 are no longer read"
+
+
+def test_rows_that_could_not_be_kept_are_told_with_the_agent_and_the_reason() -> None:
+    said = rows_not_kept("plan", NativeError("no memory"))
+    assert said == "the rows of plan's turn could not be kept, so later turns compute them again: no memory"
+
+
+def test_rows_that_could_not_be_kept_cost_no_answer(engine: FakeEngine) -> None:
+    with Relay(engine=engine, policy="naive") as relay:
+        chain = relay.chain(["plan"])
+        engine.fail("harvest", NativeError("no memory"))
+        assert chain.run("Sort.").text == "Understood."
+        assert chain.result.notices == (rows_not_kept("plan", NativeError("no memory")),)
+
+
+def test_a_model_that_cannot_relay_says_so_in_every_run_and_its_warnings_once() -> None:
+    engine = FakeEngine(relay_refusal="no RoPE")
+    engine.info = replace(engine.info, warnings=("a long context",))
+    with Relay(engine=engine, policy="naive") as relay:
+        chain = relay.chain(["plan"])
+        off = relaying_is_off("no RoPE", NAIVE)
+        assert [chain.run("Sort.").notices for _ in range(2)] == [("a long context", off), (off,)]
+        assert chain.result.policy == "prefix"

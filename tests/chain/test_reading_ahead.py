@@ -1,4 +1,4 @@
-"""While an agent writes, the next one's past is read from the disk."""
+"""While an agent writes, what the disk holds of the next one's prompt is read."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from support.fakes import FakeEngine
 
-from relaylite import Agent, Relay
-from relaylite.chain.chain import Chain
+from relaylite import Agent, Relay, UsageError
 from relaylite.events import TextDelta
+from relaylite.prompt.builder import Prompt
 from relaylite.reuse.rows import Tokens
+from relaylite.store import Store
 
 PLAN, CODE = Agent("plan", "Make a plan."), Agent("code", "Write the code.")
 SOON_S = 5.0
@@ -91,8 +92,19 @@ def test_a_process_that_ends_meanwhile_ends_quietly(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("has_disk", [True, False])
 def test_without_a_disk_nothing_is_read_ahead(has_disk: bool, engine: FakeEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr(Chain, "_prefetch", lambda _, index: asked.append(index))
     relay = Relay(engine=engine, policy="naive", store_bytes=10**8, store_folder=tmp_path if has_disk else None)
+    was_asked = threading.Event()
+    monkeypatch.setattr(relay._store, "prefetch", lambda _: was_asked.set())
     relay.chain([PLAN, CODE]).run("Sort.")
-    assert asked == ([1] if has_disk else [])
+    assert was_asked.wait(SOON_S if has_disk else 0.1) is has_disk
+
+
+def test_a_prompt_that_cannot_be_made_is_not_read_ahead(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own turn says what is wrong."""
+    monkeypatch.setattr(Store, "has_disk", True)
+    monkeypatch.setattr(relay._store, "prefetch", lambda _: pytest.fail("there is nothing to read"))
+
+    def fail() -> Prompt:
+        raise UsageError("no such agent")
+
+    relay._runner.read_ahead(fail)

@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Generator
 
 import pytest
 from support.fakes import FakeEngine
@@ -14,11 +13,9 @@ from support.reader import SOON_S, Reader, until
 from support.scripted_chain import CODE, PLAN
 
 from relaylite.api import Relay
-from relaylite.engine.interface import Delta
 from relaylite.errors import Cancelled, EngineBusy
 from relaylite.events import Event, Phase, PrefillDone, TextDelta, TurnFinished
 from relaylite.reuse.plan import Kind
-from relaylite.sampling import Sampling
 
 # cancelling
 
@@ -212,27 +209,6 @@ def test_closing_a_half_read_stream_cancels_the_turn_and_frees_the_engine(engine
     assert [(turn.text, turn.finish_reason, bytes(turn.tokens)) for turn in chain.rounds[0].turns] == [("Und", "cancelled", b"Und")]
     assert not engine.in_generate.is_set()
     assert chain.run("Again.").turns[1].text == "Understood."
-
-
-def test_the_ids_of_a_half_read_answer_are_asked_for_when_the_engine_has_ended_it(engine: FakeEngine, relay: Relay) -> None:
-    """llama.cpp's engine knows them only then."""
-    original, sampled = engine.generate, []
-
-    def generate(sampling: Sampling) -> Generator[Delta, None, None]:
-        try:
-            for delta in original(sampling):
-                sampled.append(delta.token)
-                engine.answer_tokens = ()
-                yield delta
-        finally:
-            engine.answer_tokens = tuple(sampled)
-
-    engine.generate = generate  # type: ignore[method-assign]
-    chain = relay.chain([PLAN])
-    stream = chain.stream("Sort.")
-    next(event for event in stream if isinstance(event, TextDelta) and event.n_tokens == 3)
-    stream.close()
-    assert bytes(chain.rounds[0].turns[0].tokens) == b"Und"
 
 
 def test_a_stream_dropped_during_prefill_waits_for_the_engine_and_frees_it(engine: FakeEngine, relay: Relay) -> None:

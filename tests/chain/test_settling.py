@@ -26,7 +26,7 @@ def relay_on(engine: FakeEngine, **options: object) -> Relay:
     return Relay(engine=engine, policy="naive", store_bytes=10**8, **options)  # type: ignore[arg-type]
 
 
-def test_a_past_taken_over_with_loss_becomes_exact(engine: FakeEngine) -> None:
+def test_what_was_taken_over_with_loss_becomes_exact(engine: FakeEngine) -> None:
     engine.enqueue(LONG, "the code", "plan two", "code two")
     chain = relay_on(engine).chain([PLAN, CODE])
     chain.run("Sort.")
@@ -36,8 +36,8 @@ def test_a_past_taken_over_with_loss_becomes_exact(engine: FakeEngine) -> None:
     assert chain.settle() == 0  # nothing is left to do
     chain.run("Again.")
     last = engine.plans[-1]
-    past = engine.tokenizer.text(last.tokens[: last.n_exact])
-    assert "<|im_start|>assistant\nthe code<|im_end|>\n<|im_start|>user\n" in past
+    earlier = engine.tokenizer.text(last.tokens[: last.n_exact])
+    assert "<|im_start|>assistant\nthe code<|im_end|>\n<|im_start|>user\n" in earlier
     assert engine.exact_rows() >= last.n_exact
 
 
@@ -276,7 +276,7 @@ def test_without_room_for_rows_a_settling_ends_with_its_first_step(engine: FakeE
     chain.run("Sort.")
     n_plans = len(engine.plans)
     chain.settle()
-    assert [plan.count(Kind.NEW) for plan in engine.plans[n_plans:]] == [STEP, STEP]  # one for each past
+    assert [plan.count(Kind.NEW) for plan in engine.plans[n_plans:]] == [STEP, STEP]  # one for each agent
 
 
 def test_what_counts_is_what_was_computed_when_rows_turned_out_to_be_damaged(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ def test_bytes_that_are_no_character_stay_what_was_sampled() -> None:
 
 def test_ids_of_another_tokenizer_are_made_anew_from_the_text() -> None:
     transcript = from_dict(saved_conversation(), OtherTokenizer())
-    assert transcript.rounds[0].turns[0].tokens == tuple(255 - byte for byte in LONG.encode())
+    assert transcript.conversation.rounds[0].turns[0].tokens == tuple(255 - byte for byte in LONG.encode())
 
 
 @pytest.mark.parametrize("ids", [[257, *LONG.encode()], [*LONG.encode(), 256], [*b"another text"], [-1, 99999999], []])

@@ -11,8 +11,11 @@ from support.commands import Invoke, one_line
 from support.tiny_models import write_model
 
 from relaylite import paths
+from relaylite.bench.measuring import Meter
 from relaylite.calibrate import grid
-from relaylite.reuse.profile import Profile, load_profile
+from relaylite.gguf import fingerprint
+from relaylite.reuse.policies import FIDELITIES
+from relaylite.reuse.profile import Profile, RelayParameters, load_profile, save_profile
 
 N_LAYER = 3
 FAST = ("--threads", "1", "--max-tokens", "40")
@@ -25,7 +28,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def small_grid(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few candidates: what is tried is tested elsewhere."""
+    """Few parameters: what is tried is tested elsewhere."""
     monkeypatch.setattr(grid, "DEPTHS", (0.0, 0.4))
     monkeypatch.setattr(grid, "AMOUNTS", ((1.5, 0.18), (1.0, 0.3)))
 
@@ -85,6 +88,37 @@ def test_bench_refuses_in_one_line(invoke: Invoke, tiny: str, tasks: str, args: 
     assert result.exit_code == 2 and said in one_line(result)
 
 
+@pytest.mark.parametrize(
+    ("own", "policy", "is_fit"),
+    [
+        (RelayParameters(1, 2, N_LAYER, "value"), "relay+l_start=0+l_det=1", True),
+        (RelayParameters(1, 1, N_LAYER, "attention"), "relay+l_start=0+l_det=1", False),
+        (RelayParameters(1, 1, N_LAYER, "attention"), "relay+l_start=0+l_det=0", True),
+        (RelayParameters(1, 2, N_LAYER, "value"), "relay+l_start=0+l_det=0", False),
+    ],
+)
+def test_changed_parameters_are_checked_against_the_profile_of_the_model(
+    own: RelayParameters, policy: str, is_fit: bool, invoke: Invoke, tiny: str, tasks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_profile(Profile(fingerprint.of_file(Path(tiny)), dict.fromkeys(FIDELITIES, own)))
+    ran: list[str] = []
+    samples = Meter.samples
+    monkeypatch.setattr(Meter, "samples", lambda *args: ran.append("a prompt") or samples(*args))
+    chain = ("--agents", "plan,check", "--n", "1", "--no-answers")
+    result = invoke("bench", "-m", tiny, "--tasks", tasks, *FAST, *chain, "--policies", policy)
+    if is_fit:
+        assert result.exit_code == 0 and f"\n{policy} " in result.stdout and ran
+    else:
+        said = one_line(result)
+        assert result.exit_code == 2 and policy in said and f"detector {own.detector}" in said and not ran
+
+
+@pytest.mark.parametrize("policy", ["none", "relay+size=2", "relay+lead=x", "random:2", "relay@zip"])
+def test_what_no_model_allows_is_said_before_one_is_opened(invoke: Invoke, tasks: str, policy: str) -> None:
+    result = invoke("bench", "-m", "missing.gguf", "--tasks", tasks, "--policies", policy)
+    assert result.exit_code == 2 and "missing.gguf" not in one_line(result)
+
+
 def test_bench_without_tasks_and_with_none_in_the_file(invoke: Invoke, tiny: str, tmp_path: Path) -> None:
     assert "--tasks" in one_line(invoke("bench", "-m", tiny))
     (tmp_path / "empty").write_text("\n")
@@ -106,7 +140,7 @@ def test_profile_is_kept_where_runs_find_it(invoke: Invoke, tiny: str, tasks: st
     assert str(file) in result.stderr
     profile = load_profile(file.stem, N_LAYER)
     assert profile.is_measured and profile == Profile.from_json(file.read_text())
-    assert "x K, rotated" in result.stdout and all(mode in result.stdout for mode in ("fast", "balanced", "careful"))
+    assert "x K, rotated" in result.stdout and all(fidelity in result.stdout for fidelity in ("fast", "balanced", "careful"))
     assert "mean cosine" in (tmp_path / "curve.svg").read_text()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import importlib
 import json
 import os
 import re
@@ -56,6 +58,15 @@ def test_every_command_has_examples_and_each_can_be_typed(invoke: Invoke) -> Non
                 named.make_context(name, args)  # raises UsageError for an unknown option or command
 
 
+def test_a_command_module_begins_with_its_command_and_imports_no_other() -> None:
+    for name in COMMANDS:
+        tree = ast.parse(Path(importlib.import_module(f"relaylite.cli.commands.{name}").__file__ or "").read_text(encoding="utf-8"))
+        first = next(node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef))
+        assert first.name == "command", name
+        imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        assert not any(module.startswith("relaylite.cli.commands") for module in imported), name
+
+
 def test_help_puts_shared_options_under_headings(invoke: Invoke) -> None:
     shown = invoke("run", "--help").stdout
     places = [shown.index(heading) for heading in ("\nOptions:\n", "\nChain:\n", "\nModel:\n", "\nOutput:\n", "\nExamples:\n")]
@@ -94,6 +105,7 @@ def loaded_by(*args: str) -> set[str]:
     [
         (("--help",), {"llama_cpp", "numpy", "textual", "huggingface_hub", "jinja2"}),
         (("--version",), {"llama_cpp", "numpy", "textual", "huggingface_hub", "jinja2"}),
+        (("run", "--help"), {"llama_cpp", "textual", "huggingface_hub"}),
         (("run", ""), {"llama_cpp", "textual", "huggingface_hub"}),
         (("chat", "--help"), {"llama_cpp", "textual", "huggingface_hub"}),
         (("config",), {"llama_cpp", "numpy", "textual", "huggingface_hub", "jinja2"}),
@@ -181,7 +193,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_model_path: Pat
 
 
 def test_models_from_pull_to_rm(invoke: Invoke, hub: Hub) -> None:
-    assert "\n   tiny " in "\n" + invoke("models", "list").stdout
+    table = invoke("models", "list")
+    assert "\n   tiny " in "\n" + table.stdout and table.stderr.startswith("* is on this machine; ")
     missing = invoke("models", "path", "tiny")
     assert missing.exit_code == 2 and "`relaylite models pull tiny` fetches it" in one_line(missing)
     pulled = invoke("models", "pull", "tiny")

@@ -119,7 +119,7 @@ def test_a_model_that_prints_control_sequences_does_not_run_them(screen: tuple[i
     process = start("run", task, "-a", "translate", "-n", "4", "--model", f"{task}.gguf", stderr=screen[1])
     os.close(screen[1])
     seen = read_until(screen[0], "\n")
-    assert process.wait(TIMEOUT_S) == 2 and "there is no file ]0;owned[2J.gguf" in seen and "\x1b]" not in seen
+    assert process.wait(TIMEOUT_S) == 2 and "there is no file ␛]0;owned␇␛[2J.gguf" in seen and "\x1b]" not in seen
 
 
 def test_a_download_that_is_stopped_goes_on_later(monkeypatch: pytest.MonkeyPatch, folder: Path, default_model_path: Path) -> None:

@@ -275,7 +275,7 @@ def test_a_stopped_answer_is_kept_and_marked(invoke: Invoke, engine: FakeEngine)
 
     def append(tokens: object) -> None:
         original(tokens)  # type: ignore[arg-type]
-        if len(engine.answer_tokens) > 20:
+        if engine.writer is not None and len(engine.writer.tokens) > 20:
             seen.set()
 
     engine._append = append  # type: ignore[method-assign,assignment]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 TESTS = Path(__file__).parent.parent
 TIMEOUT_S = 120
+SOON_S = 2.0  # a second, and some for a busy machine
 PROGRAM = """
 import sys, threading
 sys.path.append(sys.argv.pop(1))
@@ -61,3 +63,30 @@ def test_a_settling_that_cannot_be_stopped_does_not_hide_the_interrupt(monkeypat
     process.send_signal(number)
     _, err = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, err) == (code, "relaylite: stopped; the model did not stop within 0 s; it is freed when the process ends\n")
+
+
+LOADING = """
+import threading
+from relaylite import cli
+from relaylite.engine import llama
+
+def load(*args, **options):
+    print("loading", flush=True)
+    threading.Event().wait()
+
+llama.Model.__init__ = load
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("command", [["run", "Do.", "-a", "plan"], ["info"], ["profile"]], ids=lambda command: command[0])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_load_that_cannot_be_stopped_is_left(command: list[str], number: int, code: int) -> None:
+    """As where the file comes from a slow disk: llama.cpp asks nobody until it has mapped all of it."""
+    process = subprocess.Popen([sys.executable, "-c", LOADING, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "loading\n"
+    process.send_signal(number)
+    sent = time.perf_counter()
+    _, err = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == code and time.perf_counter() - sent < SOON_S
+    assert err.endswith("relaylite: stopped before the model was open; what was fetched of it is kept\n") and err.count("\n") <= 1, err

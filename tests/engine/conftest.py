@@ -18,7 +18,7 @@ def tiny_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def open_tiny(tiny_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEngine]:
-    with home_of_session(tmp_path_factory), opened(tiny_path, type_k="f32", type_v="f32") as live:
+    with home_of_session(tmp_path_factory), opened(tiny_path, kv_type="f32") as live:
         yield live
 
 

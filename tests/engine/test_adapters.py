@@ -28,7 +28,7 @@ def adapter(tiny_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_engine_with_an_adapter_is_llama_cpp_with_it(tiny: LiveEngine, tiny_path: Path, adapter: Path) -> None:
     prompt = tiny.tokens(60)
     written, state = greedy(tiny_path, prompt, 12, n_ctx=2048, kv_type="f32", lora=(adapter, 0.5))
-    with opened(tiny_path, type_k="f32", type_v="f32", lora=(f"{adapter}:0.5",)) as live:
+    with opened(tiny_path, kv_type="f32", lora=(f"{adapter}:0.5",)) as live:
         live.prefill(plan_of(RELAY, prompt))
         assert live.generate(12) == written
         rows = live.engine.harvest("")
@@ -41,7 +41,7 @@ def test_it_relays_with_an_adapter(arch: str, tmp_path: Path) -> None:
     """The self-check compared a slice with llama_decode, adapter and all; with everything recomputed, relay is full."""
     model = write_model(tmp_path / "m.gguf", arch, n_layer=None, weights="F32")
     lora = write_adapter(tmp_path / "a.gguf", model)
-    with opened(model, type_k="f32", type_v="f32", lora=(str(lora),)) as live:
+    with opened(model, kv_type="f32", lora=(str(lora),)) as live:
         assert live.engine.info.relay_refusal is None
         assert live.engine.info.adapters == (f"{lora}:1",)
         upstream = live.written()

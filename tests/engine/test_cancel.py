@@ -46,7 +46,7 @@ def is_as_new(live: LiveEngine) -> bool:
     tokens = live.tokens(40, 5)
     was_empty = len(live.engine.harvest("")) == 0
     logits = live.full(tokens)
-    with opened(Path(live.engine.info.path), type_k="f32", type_v="f32") as fresh:
+    with opened(Path(live.engine.info.path), kv_type="f32") as fresh:
         return was_empty and np.array_equal(fresh.full(tokens), logits)
 
 
@@ -91,9 +91,10 @@ def test_a_cancel_from_another_thread_ends_a_long_prefill(default: LiveEngine) -
 def test_a_cancel_between_prefill_and_answer_is_not_forgotten(tiny: LiveEngine) -> None:
     tiny.full(tiny.tokens(20))
     tiny.engine.cancel()
+    writer = tiny.engine.generate(Sampling())
     with pytest.raises(Cancelled):
-        next(tiny.engine.generate(Sampling()))
-    assert tiny.engine.finish_reason == "cancelled" and tiny.engine.answer_tokens == ()
+        next(writer)
+    assert writer.finish_reason == "cancelled" and writer.tokens == ()
 
 
 def test_a_cancel_while_nothing_runs_does_not_stop_the_next_turn(tiny: LiveEngine) -> None:

@@ -193,7 +193,7 @@ def test_whatever_came_before_exact_turns_are_exact(turns: list[tuple[Policy, li
 
 
 def test_rows_behind_many_batches_are_those_of_small_ones(tiny_path: Path) -> None:
-    with opened(tiny_path, n_ctx=2048, type_k="f32", type_v="f32") as live:
+    with opened(tiny_path, n_ctx=2048, kv_type="f32") as live:
         tokens = live.tokens(1300)
         rows = live.full_rows(tokens)
         in_one = live.rows(plan_of(PREFIX, prefix(rows, 1250), tokens[1250:]))

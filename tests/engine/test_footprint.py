@@ -89,7 +89,7 @@ def test_a_model_that_cannot_relay_has_its_bytes_too(arch: str, tmp_path: Path) 
 
 
 def test_a_forecast_of_the_impossible_is_one_line(tiny: LiveEngine) -> None:
-    options = replace(tiny.engine._for_context, n_batch=0)
+    options = replace(tiny.engine._computing.context_options, n_batch=0)
     with pytest.raises(ModelError, match="cannot make a context of 2048") as caught:
-        footprint.forecast(tiny.engine._model, options)
+        footprint.forecast(tiny.engine._computing.model, options)
     assert "\n" not in str(caught.value)

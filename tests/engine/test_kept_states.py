@@ -33,7 +33,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def live(model: tuple[str, Path]) -> Iterator[LiveEngine]:
-    with opened(model[1], n_ctx=512, type_k="f32", type_v="f32") as live:
+    with opened(model[1], n_ctx=512, kv_type="f32") as live:
         yield live
 
 
@@ -164,15 +164,15 @@ def test_a_stopped_answer_is_not_gone_on_from_where_its_last_token_was_computed_
     """Layers that ran before the stop have taken the token up in their state, the others have not."""
     tokens = live.tokens(40)
     live.prefill(plan_for(live, tokens))
-    deltas = live.engine.generate(Sampling(max_tokens=8))
-    next(deltas), next(deltas)
+    writer = live.engine.generate(Sampling(max_tokens=8))
+    next(writer), next(writer)
     live.engine.cancel()
     with pytest.raises(Cancelled):
-        next(deltas)
+        next(writer)
     live.engine.harvest("")
-    prompt = [*tokens, *live.engine.answer_tokens, *live.tokens(9, 1)]
+    prompt = [*tokens, *writer.tokens, *live.tokens(9, 1)]
     logits = live.logits_of(plan_for(live, prompt))
-    assert len(live.engine.answer_tokens) == 2
+    assert len(writer.tokens) == 2
     assert difference(logits, live.full(prompt)) < ROUNDING
 
 

@@ -17,7 +17,9 @@ from support.reach import EXPECTED
 from support.tiny_models import write_model
 
 from relaylite import Agent, Relay
-from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine
+from relaylite.engine.held import Held
+from relaylite.engine.options import EngineOptions
 from relaylite.errors import EngineClosed, NativeError, UsageError
 from relaylite.events import Notice
 from relaylite.machine.resources import resident_bytes
@@ -81,22 +83,22 @@ def test_a_cancel_reaches_its_own_engine_alone(tiny_path: Path) -> None:
 
 def test_an_engine_that_is_dropped_is_freed(tiny_path: Path) -> None:
     engine = Engine.open(tiny_path, EngineOptions(n_ctx=256, n_threads=1))
-    opened_things = engine._opened
+    things = engine._held.things
     context = engine._context
-    assert context.is_open and len(opened_things) == 5
+    assert context.is_open and len(things) == 5
     del engine
     gc.collect()
-    assert not context.is_open and opened_things == []
+    assert not context.is_open and things == []
 
 
 def test_an_open_that_fails_holds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_model(tmp_path / "m.gguf", "llama", n_layer=1, template=None)
     closed: list[object] = []
-    original = Engine.open.__globals__["_close_all"]
-    monkeypatch.setitem(Engine.open.__globals__, "_close_all", lambda opened: (closed.extend(opened), original(opened)))
+    close = Held.close
+    monkeypatch.setattr(Held, "close", lambda held: (closed.extend(held.things), close(held), closed.append(list(held.things))))
     with pytest.raises(UsageError):
         Engine.open(path, EngineOptions(n_threads=1))
-    assert len(closed) == 5
+    assert len(closed) == 6 and closed[-1] == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -112,7 +114,9 @@ def test_a_forked_process_is_refused_and_can_end(tiny_path: Path) -> None:
 import os, sys
 from pathlib import Path
 from support.live_engine import LiveEngine, plan_of
-from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine
+from relaylite.engine.held import Held
+from relaylite.engine.options import EngineOptions
 from relaylite.errors import EngineClosed
 from relaylite.reuse.policies import FULL
 engine = Engine.open(Path(sys.argv[1]), EngineOptions(n_ctx=256, n_threads=2))
@@ -147,7 +151,9 @@ def test_a_process_that_ends_without_closing_ends_well(tiny_path: Path) -> None:
     script = """
 import sys
 from pathlib import Path
-from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine
+from relaylite.engine.held import Held
+from relaylite.engine.options import EngineOptions
 from relaylite.sampling import Sampling
 from support.live_engine import LiveEngine, plan_of
 from relaylite.reuse.policies import FULL
@@ -183,7 +189,7 @@ def test_forty_opens_leave_no_memory_and_no_files(tiny_path: Path) -> None:
 @linux_only
 def test_a_hundred_chains_grow_to_the_stores_budget_and_no_further(tiny_path: Path) -> None:
     """Each chain is another conversation: three agents, relayed, with a store that has room for a few."""
-    with opened(tiny_path, n_ctx=512, type_k="f16", type_v="f16") as live:
+    with opened(tiny_path, n_ctx=512, kv_type="f16") as live:
         live.relay_by(changed({"l_start": 1, "l_det": 1, "l_end": live.n_layer, "max_share": 0.3}))
         store = Store(live.engine.layout, 4_000_000)
         sizes = []

@@ -11,10 +11,12 @@ import pytest
 from support.live_engine import LiveEngine, Taken, changed, opened, plan_of
 from support.tiny_models import write_model
 
-from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine
+from relaylite.engine.options import EngineOptions
 from relaylite.errors import ContextOverflow, ModelError, NativeError, UsageError
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.policies import FULL, NAIVE, PREFIX
+from relaylite.sampling import Sampling
 
 
 @pytest.mark.parametrize("asked", [1, 64, 255, 256])
@@ -22,7 +24,8 @@ def test_a_small_context_is_what_llama_makes_of_it(asked: int, tiny_path: Path) 
     with opened(tiny_path, n_ctx=asked) as live:
         assert live.engine.info.n_ctx == 256
         live.full(live.tokens(255))
-        assert len(live.generate(5)) == 1 and live.engine.finish_reason == "length"
+        writer = live.engine.generate(Sampling(max_tokens=5))
+        assert len(list(writer)) == 1 and writer.finish_reason == "length"
 
 
 @pytest.mark.parametrize("n", [256, 257, 5000])
@@ -36,7 +39,7 @@ def test_a_prompt_that_leaves_no_room_for_an_answer_is_refused_with_both_numbers
 
 
 def test_a_prompt_of_taken_rows_fills_the_context_to_the_last_cell_but_one(tiny_path: Path) -> None:
-    with opened(tiny_path, n_ctx=256, type_k="f32", type_v="f32") as live:
+    with opened(tiny_path, n_ctx=256, kv_type="f32") as live:
         rows = live.full_rows(live.tokens(250))
         plan = plan_of(NAIVE, [40], Taken(rows, 0, 250), live.tokens(4, 1))
         assert len(live.rows(plan)) == 255
@@ -70,7 +73,7 @@ def test_tokens_that_the_vocabulary_lacks_are_an_error_and_not_a_crash(tiny: Liv
         ({"n_ctx": -5}, "context of -5"),
         ({"n_ctx": 1 << 30}, "--ctx 1 to"),
         ({"n_threads": 0}, "0 threads"),
-        ({"type_k": "f64"}, "unknown type_k 'f64'; known: f32"),
+        ({"kv_type": "f64"}, "unknown kv_type 'f64'; known: f16, f32"),
         ({"relay": {"l_start": 9, "l_det": 9, "l_end": 9}}, "beyond this model's 4 layers"),
         ({"relay": {"nosuch": 1}}, "unknown relay parameter"),
     ],
@@ -100,17 +103,11 @@ def test_a_file_that_vanishes_while_it_is_opened_is_one_line(tiny_path: Path, tm
     path = tmp_path / "m.gguf"
     path.write_bytes(tiny_path.read_bytes())
 
-    def vanish(done: float) -> bool:
+    def vanish(fraction: float) -> None:
         path.unlink(missing_ok=True)
-        return True
 
     with pytest.raises(ModelError, match=r"cannot read .*m\.gguf: No such file"):
         Engine.open(path, EngineOptions(n_threads=1, on_progress=vanish))
-
-
-def test_a_load_that_the_reader_of_progress_stops_is_an_error(tiny_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"cannot load .*tiny\.gguf"):
-        Engine.open(tiny_path, EngineOptions(n_threads=1, on_progress=lambda done: False))
 
 
 # memory
@@ -120,7 +117,8 @@ UNDER_LIMIT = """
 import resource, sys
 from pathlib import Path
 from relaylite.engine import native
-from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine
+from relaylite.engine.options import EngineOptions
 from relaylite.errors import RelayliteError
 native.extra_buffers_work()  # starts a child process, which a limit would hit too
 mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -152,5 +150,5 @@ def test_out_of_memory_is_one_line_that_says_how_much_was_needed(n_ctx: int, meg
 
 def test_prefix_rows_beyond_the_context_are_refused(tiny_path: Path, tiny: LiveEngine) -> None:
     rows = tiny.full_rows(tiny.tokens(300))
-    with opened(tiny_path, n_ctx=256, type_k="f32", type_v="f32") as live, pytest.raises(ContextOverflow):
+    with opened(tiny_path, n_ctx=256, kv_type="f32") as live, pytest.raises(ContextOverflow):
         live.prefill(plan_of(PREFIX, Taken(rows, kind=Kind.PREFIX), [30]))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import llama_cpp as lc
@@ -15,6 +18,7 @@ from support.parrot import write_parrot
 
 from relaylite.engine import llama
 from relaylite.engine.interface import Delta
+from relaylite.engine.writer import Writer
 from relaylite.errors import Cancelled
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.policies import FULL, PREFIX, RELAY
@@ -52,18 +56,33 @@ def byte_ids(live: LiveEngine, text: str) -> list[int]:
     return found
 
 
-def answer(live: LiveEngine, **sampling: object) -> list[Delta]:
+@dataclass
+class Answer:
+    """What was written to PROMPT; it has ended, unless a test wrote only some of it."""
+
+    live: LiveEngine
+    writer: Writer
+    deltas: list[Delta]
+
+    @property
+    def finish_reason(self) -> str:
+        return self.writer.finish_reason
+
+    @property
+    def shown(self) -> list[str]:
+        return [delta.text for delta in self.deltas]
+
+    @property
+    def relayed(self) -> tuple[list[int], list[int]]:
+        """Ids that go to the next agent, and those whose rows there are, behind the prompt."""
+        return list(self.writer.tokens), self.live.engine.harvest("").tokens.tolist()[len(PROMPT) :]
+
+
+def answer(live: LiveEngine, n: int | None = None, **sampling: object) -> Answer:
+    """The whole answer, or its first `n` tokens."""
     live.prefill(plan_of(FULL, PROMPT))
-    return list(live.engine.generate(Sampling(**{"max_tokens": 20, **sampling})))  # type: ignore[arg-type]
-
-
-def shown(deltas: list[Delta]) -> list[str]:
-    return [delta.text for delta in deltas]
-
-
-def relayed(live: LiveEngine) -> tuple[list[int], list[int]]:
-    """Ids that go to the next agent, and those whose rows there are, behind the prompt."""
-    return list(live.engine.answer_tokens), live.engine.harvest("").tokens.tolist()[len(PROMPT) :]
+    writer = live.engine.generate(Sampling(**{"max_tokens": 20, **sampling}))  # type: ignore[arg-type]
+    return Answer(live, writer, list(islice(writer, n)))
 
 
 # ends of generation
@@ -73,15 +92,17 @@ def relayed(live: LiveEngine) -> tuple[list[int], list[int]]:
 def test_every_end_of_generation_token_ends_and_is_never_shown_or_relayed(end: int, parrot: Parrot, tiny: LiveEngine) -> None:
     a, b = ids(tiny, "a", "b")
     with parrot(a, b, end, a) as live:
-        assert shown(answer(live)) == ["a", "b", ""]
-        assert live.engine.finish_reason == "stop"
-        assert relayed(live) == ([a, b], [a, b])
+        said = answer(live)
+        assert said.shown == ["a", "b", ""]
+        assert said.finish_reason == "stop"
+        assert said.relayed == ([a, b], [a, b])
 
 
 def test_an_answer_that_ends_at_once_is_empty(parrot: Parrot) -> None:
     with parrot(END) as live:
-        assert shown(answer(live)) == [""]
-        assert (live.engine.finish_reason, relayed(live)) == ("stop", ([], []))
+        said = answer(live)
+        assert said.shown == [""]
+        assert (said.finish_reason, said.relayed) == ("stop", ([], []))
 
 
 # stop strings
@@ -90,43 +111,48 @@ def test_an_answer_that_ends_at_once_is_empty(parrot: Parrot) -> None:
 def test_a_stop_string_over_two_tokens_is_held_back_whole(parrot: Parrot, tiny: LiveEngine) -> None:
     a, hash_sign, b, c = ids(tiny, "a", "#", "b", "c")
     with parrot(a, hash_sign, b, c) as live:
-        assert shown(answer(live, stop=("#b",))) == ["a", "", ""]
-        assert live.engine.finish_reason == "stop"
-        assert relayed(live) == ([a], [a])
+        said = answer(live, stop=("#b",))
+        assert said.shown == ["a", "", ""]
+        assert said.finish_reason == "stop"
+        assert said.relayed == ([a], [a])
 
 
 def test_what_only_began_like_a_stop_string_is_shown_and_kept(parrot: Parrot, tiny: LiveEngine) -> None:
     a, hash_sign, b, c = ids(tiny, "a", "#", "b", "c")
     with parrot(a, hash_sign, b, c, END) as live:
-        assert shown(answer(live, stop=("#c",))) == ["a", "", "#b", "c", ""]
-        assert relayed(live) == ([a, hash_sign, b, c], [a, hash_sign, b, c])
+        said = answer(live, stop=("#c",))
+        assert said.shown == ["a", "", "#b", "c", ""]
+        assert said.relayed == ([a, hash_sign, b, c], [a, hash_sign, b, c])
 
 
 def test_a_stop_string_that_never_comes_whole_is_shown_at_the_end(parrot: Parrot, tiny: LiveEngine) -> None:
     a, hash_sign = ids(tiny, "a", "#")
     with parrot(a, hash_sign, END) as live:
-        assert shown(answer(live, stop=("#b",))) == ["a", "", "#"]
-        assert relayed(live) == ([a, hash_sign], [a, hash_sign])
+        said = answer(live, stop=("#b",))
+        assert said.shown == ["a", "", "#"]
+        assert said.relayed == ([a, hash_sign], [a, hash_sign])
 
 
 def test_a_token_that_holds_more_than_the_stop_string_is_not_relayed(parrot: Parrot, tiny: LiveEngine) -> None:
     a, the, b = ids(tiny, "a", " the", "b")
     with parrot(a, the, b) as live:
-        assert shown(answer(live, stop=("h",))) == ["a", " t"]
-        assert relayed(live) == ([a], [a])
+        said = answer(live, stop=("h",))
+        assert said.shown == ["a", " t"]
+        assert said.relayed == ([a], [a])
 
 
 def test_the_first_bytes_of_a_stop_string_are_not_relayed(parrot: Parrot, tiny: LiveEngine) -> None:
     [a], euro = ids(tiny, "a"), byte_ids(tiny, "€")
     with parrot(a, *euro, a + 1) as live:
-        assert shown(answer(live, stop=("€",))) == ["a", "", "", ""]
-        assert relayed(live) == ([a], [a])
+        said = answer(live, stop=("€",))
+        assert said.shown == ["a", "", "", ""]
+        assert said.relayed == ([a], [a])
 
 
 def test_the_prompt_is_never_searched_for_stop_strings(parrot: Parrot, tiny: LiveEngine) -> None:
     a, b = ids(tiny, "a", "b")
     with parrot(a, b, END) as live:
-        assert "".join(shown(answer(live, stop=("za",)))) == "ab"
+        assert "".join(answer(live, stop=("za",)).shown) == "ab"
 
 
 # characters over several tokens
@@ -135,16 +161,17 @@ def test_the_prompt_is_never_searched_for_stop_strings(parrot: Parrot, tiny: Liv
 def test_a_character_over_three_tokens_is_shown_once_it_is_whole(parrot: Parrot, tiny: LiveEngine) -> None:
     euro = byte_ids(tiny, "€")
     with parrot(*euro, END) as live:
-        assert shown(answer(live)) == ["", "", "€", ""]
+        assert answer(live).shown == ["", "", "€", ""]
 
 
 def test_a_character_cut_by_max_tokens_is_not_shown_and_not_lost(parrot: Parrot, tiny: LiveEngine) -> None:
     """The next agent gets its bytes by their ids."""
     [a], euro = ids(tiny, "a"), byte_ids(tiny, "€")
     with parrot(a, *euro, END) as live:
-        assert shown(answer(live, max_tokens=3)) == ["a", "", ""]
-        assert live.engine.finish_reason == "length"
-        assert relayed(live) == ([a, *euro[:2]], [a, euro[0]])
+        said = answer(live, max_tokens=3)
+        assert said.shown == ["a", "", ""]
+        assert said.finish_reason == "length"
+        assert said.relayed == ([a, *euro[:2]], [a, euro[0]])
 
 
 # how many tokens
@@ -152,30 +179,32 @@ def test_a_character_cut_by_max_tokens_is_not_shown_and_not_lost(parrot: Parrot,
 
 def test_no_tokens_are_written_if_none_are_wanted(parrot: Parrot, tiny: LiveEngine) -> None:
     with parrot(*ids(tiny, "a", "b")) as live:
-        assert answer(live, max_tokens=0) == []
-        assert (live.engine.finish_reason, relayed(live)) == ("length", ([], []))
+        said = answer(live, max_tokens=0)
+        assert said.deltas == []
+        assert (said.finish_reason, said.relayed) == ("length", ([], []))
 
 
 def test_one_token_has_no_row_yet(parrot: Parrot, tiny: LiveEngine) -> None:
     a, b = ids(tiny, "a", "b")
     with parrot(a, b) as live:
-        assert [delta.token for delta in answer(live, max_tokens=1)] == [a]
-        assert (live.engine.finish_reason, relayed(live)) == ("length", ([a], []))
+        said = answer(live, max_tokens=1)
+        assert [delta.token for delta in said.deltas] == [a]
+        assert (said.finish_reason, said.relayed) == ("length", ([a], []))
 
 
 def test_without_a_limit_the_context_is_filled_to_its_last_cell(parrot: Parrot, tiny: LiveEngine) -> None:
     a, b = ids(tiny, "a", "b")
     with parrot(a, b, a) as live:
-        deltas = answer(live, max_tokens=-1)
-        assert len(deltas) == live.engine.info.n_ctx - len(PROMPT) and live.engine.finish_reason == "length"
+        said = answer(live, max_tokens=-1)
+        assert len(said.deltas) == live.engine.info.n_ctx - len(PROMPT) and said.finish_reason == "length"
         assert len(live.engine.harvest("")) == live.engine.info.n_ctx - 1
-        assert shown(answer(live, max_tokens=2)) == ["a", "b"]
+        assert answer(live, max_tokens=2).shown == ["a", "b"]
 
 
 def test_a_held_back_start_of_a_stop_string_is_shown_with_the_last_token(parrot: Parrot, tiny: LiveEngine) -> None:
     a, hash_sign = ids(tiny, "a", "#")
     with parrot(a, hash_sign, a + 1) as live:
-        assert shown(answer(live, max_tokens=2, stop=("#b",))) == ["a", "#"]
+        assert answer(live, max_tokens=2, stop=("#b",)).shown == ["a", "#"]
 
 
 # ending early
@@ -184,27 +213,46 @@ def test_a_held_back_start_of_a_stop_string_is_shown_with_the_last_token(parrot:
 def test_an_answer_that_is_not_read_on_is_kept_as_far_as_it_came(parrot: Parrot, tiny: LiveEngine) -> None:
     a, b, c = ids(tiny, "a", "b", "c")
     with parrot(a, b, c, END) as live:
-        live.prefill(plan_of(FULL, PROMPT))
-        deltas = live.engine.generate(Sampling())
-        assert [next(deltas).text, next(deltas).text] == ["a", "b"]
-        deltas.close()
-        assert live.engine.finish_reason == "cancelled"
-        assert relayed(live) == ([a, b], [a])
+        said = answer(live, 2)
+        said.writer.close()
+        assert (said.shown, said.finish_reason) == (["a", "b"], "cancelled")
+        assert said.relayed == ([a, b], [a])
+        assert list(said.writer) == []
+
+
+def test_what_was_written_is_known_after_every_token(parrot: Parrot, tiny: LiveEngine) -> None:
+    a, b, c = ids(tiny, "a", "b", "c")
+    with parrot(a, b, c, END) as live:
+        said = answer(live, 0)
+        for kept in ([a], [a, b], [a, b, c]):
+            next(said.writer)
+            assert (said.finish_reason, said.relayed) == ("cancelled", (kept, kept[:-1]))
+        next(said.writer)
+        assert (said.finish_reason, said.relayed) == ("stop", ([a, b, c], [a, b, c]))
 
 
 def test_a_cancelled_answer_is_kept_and_the_next_turn_goes_on_from_it(parrot: Parrot, tiny: LiveEngine) -> None:
     a, b, c = ids(tiny, "a", "b", "c")
     with parrot(a, b, c, END) as live:
-        live.prefill(plan_of(FULL, PROMPT))
-        deltas = live.engine.generate(Sampling())
-        first = [next(deltas), next(deltas)]
+        said = answer(live, 2)
         live.engine.cancel()
         with pytest.raises(Cancelled):
-            next(deltas)
-        assert shown(first) == ["a", "b"] and live.engine.finish_reason == "cancelled"
-        assert relayed(live) == ([a, b], [a])
+            next(said.writer)
+        assert (said.shown, said.finish_reason) == (["a", "b"], "cancelled")
+        assert said.relayed == ([a, b], [a])
         live.prefill(plan_of(PREFIX, Taken(live.engine.harvest(""), kind=Kind.PREFIX), [b]))
-        assert shown(list(live.engine.generate(Sampling()))) == ["c", ""]
+        assert [delta.text for delta in live.engine.generate(Sampling())] == ["c", ""]
+
+
+def test_what_an_answer_left_unread_cannot_reach_the_next_one(parrot: Parrot, tiny: LiveEngine) -> None:
+    """Nor when it is dropped only then."""
+    a, b, c = ids(tiny, "a", "b", "c")
+    with parrot(a, b, c, END) as live:
+        dropped = answer(live, 1)
+        live.prefill(plan_of(FULL, [*PROMPT, a, b]))
+        del dropped
+        gc.collect()
+        assert live.engine.harvest("").tokens.tolist() == [*PROMPT, a, b]
 
 
 # sampling

@@ -36,7 +36,7 @@ POLICIES = (FULL, PREFIX, NAIVE, RELAY, RELAY, SHORT)
 def run(rng: np.random.Generator, folder: Path) -> None:
     arch = str(rng.choice(list(ROPES)))
     path = write_model(folder / "m.gguf", arch, n_layer=int(rng.integers(2, 5)), weights="F32")
-    with opened(path, n_ctx=N_CTX, type_k="f32", type_v="f32") as live:
+    with opened(path, n_ctx=N_CTX, kv_type="f32") as live:
         Episode(rng, live, Identity(live, ROPES[arch])).steps()
 
 
@@ -90,8 +90,7 @@ class Episode:
         assert rows.tokens.tolist() == plan.tokens.tolist()
         self.check_reused(plan, rows, cells)
         assert np.isfinite(self.engine.logits()).all()
-        self.write()
-        answer = list(self.engine.answer_tokens)
+        answer = self.write()
         if len(answer) >= 8 and self.rng.random() < 0.5:
             self.texts[self.rng.integers(len(self.texts))] = answer
         self.store.put(self.engine.harvest("agent"))
@@ -106,17 +105,19 @@ class Episode:
                 held, given = rows.v(il)[segment.start : segment.end], segment.match.rows.v(il)[taken]
                 assert np.array_equal(held[is_reused], given[is_reused])
 
-    def write(self) -> None:
+    def write(self) -> list[int]:
         n = min(int(self.rng.integers(0, 50)), N_CTX - len(live_rows(self.live)))
         if self.rng.random() < 0.3 and n:
-            self.engine.follow(self.live.tokens(n, int(self.rng.integers(1000))))
-            return
-        deltas = self.engine.generate(Sampling(max_tokens=n, temperature=1.0, seed=int(self.rng.integers(1000))))
+            tokens = self.live.tokens(n, int(self.rng.integers(1000)))
+            self.engine.follow(tokens)
+            return tokens
+        writer = self.engine.generate(Sampling(max_tokens=n, temperature=1.0, seed=int(self.rng.integers(1000))))
         if self.rng.random() < 0.2 and n:
-            next(deltas)
-            deltas.close()
+            next(writer)
+            writer.close()
         else:
-            list(deltas)
+            list(writer)
+        return list(writer.tokens)
 
     def cancelled_prefill(self) -> None:
         phase = str(self.rng.choice(["place", "suffix", "repair"]))

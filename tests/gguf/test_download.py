@@ -64,6 +64,23 @@ def test_an_interrupted_download_is_resumed(hub: Hub) -> None:
     assert [asked for method, _, asked in hub.requests if method == "GET"] == [f"bytes={len(partial)}-"]
 
 
+def test_a_stop_is_seen_while_the_file_is_checked_and_nothing_is_fetched_again(hub: Hub) -> None:
+    n_complete = 0
+
+    def interrupt(_: str, done: int, total: int) -> None:
+        nonlocal n_complete
+        n_complete += done == total
+        if n_complete == 3:  # once when the last bytes came, then for each MiB that was read again
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        download.fetch(MODEL, interrupt)
+    assert download.cached(MODEL) is None
+    hub.requests.clear()
+    assert download.fetch(MODEL).read_bytes() == CONTENT
+    assert not [method for method, _, _ in hub.requests if method == "GET"]
+
+
 def test_a_connection_that_breaks_off_goes_on_where_it_stopped(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 100_000)

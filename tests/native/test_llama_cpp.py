@@ -14,6 +14,7 @@ import pytest
 
 from relaylite.engine import native
 from relaylite.errors import NativeError
+from relaylite.machine.installation import LLAMA_CPP_PYTHON, install_command
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -58,18 +59,20 @@ def loaded_with(monkeypatch: pytest.MonkeyPatch, built: str, version: str = nati
 
 def commit() -> str:
     """Of the installed llama.cpp, without what tells how it was compiled."""
-    return native._source(native._text(native.lib.relay_built_commit()))
+    return native._source(native.text_of(native.lib.relay_built_commit()))
 
 
-@pytest.mark.parametrize(("built", "version"), [("0badc0de", native.LLAMA_CPP_PYTHON), ("0badc0de-dirty", "0.3.36"), ("unknown", "0.3.35")])
+@pytest.mark.parametrize(
+    ("built", "version"), [("0badc0de", LLAMA_CPP_PYTHON), ("0badc0de-dirty", LLAMA_CPP_PYTHON), ("unknown", "0.3.35")]
+)
 def test_another_build_of_llama_cpp_is_one_line(built: str, version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     native.check_build()
     loaded_with(monkeypatch, built, version)
     with pytest.raises(NativeError) as caught:
         native.check_build()
     message = str(caught.value)
-    expected = "that of 0.3.36" if built == "unknown" else "0badc0de:"
-    assert f"relaylite was built against {expected}" in message and message.endswith("pip install llama-cpp-python==0.3.36")
+    expected = f"that of {LLAMA_CPP_PYTHON}" if built == "unknown" else "0badc0de:"
+    assert f"relaylite was built against {expected}" in message and message.endswith(install_command())
     assert "\n" not in message
 
 
@@ -84,6 +87,7 @@ def test_the_same_sources_compiled_another_way_are_the_same_build(suffix: str, m
 def test_an_extension_that_does_not_load_is_one_line() -> None:
     code = """
 import sys
+import relaylite
 sys.modules["relaylite._native"] = None
 try:
     import relaylite.engine.native

@@ -12,7 +12,7 @@ from support.live_model import LiveModel, opened
 from support.numpy_rope import ROPES, Rope
 from support.tiny_models import write_model
 
-from relaylite.engine.native import Placement
+from relaylite.engine.cache import Placement
 from relaylite.errors import NativeError
 
 F32 = npt.NDArray[np.float32]
@@ -69,7 +69,7 @@ def test_a_then_b_is_a_plus_b(wide: tuple[LiveModel, Rope]) -> None:
 
 
 def test_there_and_back_keeps_the_length_of_every_row(wide: tuple[LiveModel, Rope]) -> None:
-    """A magnitude factor (YaRN, longrope) must not be applied once more with each turn."""
+    """A magnitude factor (YaRN, longrope) must not be applied once more with each rotation."""
     live, _ = wide
     rows = live.decoded_rows(live.tokens(30))[0]
     live.cache.append([Placement(30, rows)])

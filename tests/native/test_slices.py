@@ -9,7 +9,7 @@ import pytest
 from support.live_model import LiveModel, opened
 from support.tiny_models import write_model
 
-from relaylite.engine.native import Placement
+from relaylite.engine.cache import Placement
 from relaylite.errors import Cancelled, NativeError
 from relaylite.reuse.row_numbers import values
 from relaylite.reuse.rows import Rows
@@ -203,7 +203,7 @@ def test_a_stop_ends_slices_and_decodes(tiny: LiveModel) -> None:
 
 
 def test_two_contexts_take_turns(tiny: LiveModel, default: LiveModel) -> None:
-    """Each keeps its own cells, stop flag and results."""
+    """Each keeps its own rows, stop flag and results."""
     mine, theirs = tiny.tokens(N), default.tokens(N)
     expected_mine, expected_theirs = tiny.decoded_rows(mine), default.decoded_rows(theirs)
     tiny.cache.append([Placement(N)])

@@ -258,7 +258,7 @@ def test_the_same_text_as_template_and_as_body_is_not_confused() -> None:
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builder, "_CACHED_ITEMS", 100)
     made: list[str] = []
-    memory = builder._Memory[str, str](lambda key: made.append(key) or key, len)
+    memory = builder._Remembered[str, str](lambda key: made.append(key) or key, len)
     for key in ("a" * 40, "b" * 40, "a" * 40, "c" * 40):
         assert memory[key] == key
     assert memory["a" * 40] and made == ["a" * 40, "b" * 40, "c" * 40]  # b was asked for longest ago

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaylite.prompt.outline import PLACE, Landmarks, Piece, join
+from relaylite.prompt.outline import PLACE, Landmarks, PromptPiece, join
 
 SOURCE = "{% if '</think>' in content or \"/no_think\" in content %}{{ '<|im_end|></tools>' }}"
 LANDMARKS = Landmarks(SOURCE)
@@ -75,27 +75,33 @@ def test_what_a_template_puts_between_fragments_is_its_own() -> None:
     form, fragments = landmarks.outline(0, text)
     assert form == f"<think>{PLACE}</think>{PLACE}"
     pieces = join(["[<think>\n", "\n</think>\n", "]"], fragments, [(0, 2), (1, 6)], [text])
-    assert pieces == (Piece("[<think>\n"), Piece("hm", 0, 7, 9), Piece("\n</think>\n"), Piece("Done.", 0, 18, 23), Piece("]"))
+    assert pieces == (
+        PromptPiece("[<think>\n"),
+        PromptPiece("hm", 0, 7, 9),
+        PromptPiece("\n</think>\n"),
+        PromptPiece("Done.", 0, 18, 23),
+        PromptPiece("]"),
+    )
 
 
 def test_trimmed_landmarks_go_back_to_their_body() -> None:
     text = " </think>Done.</think>\n"
     fragments = LANDMARKS.outline(0, text)[1]
     pieces = join(["[</think>", "</think>]"], fragments, [(0, 5)], [text])
-    assert pieces == (Piece("["), Piece("</think>Done.</think>", 0, 1, 22), Piece("]"))
+    assert pieces == (PromptPiece("["), PromptPiece("</think>Done.</think>", 0, 1, 22), PromptPiece("]"))
 
 
 def test_a_text_between_two_bodies_is_given_out_once() -> None:
     bodies = ["a</think>", "</think>b"]
     fragments = [LANDMARKS.outline(i, text)[1][0] for i, text in enumerate(bodies)]
-    assert join(["", "</think>", ""], fragments, [(0, 1), (0, 1)], bodies) == (Piece("a</think>", 0, 0, 9), Piece("b", 1, 8, 9))
+    assert join(["", "</think>", ""], fragments, [(0, 1), (0, 1)], bodies) == (PromptPiece("a</think>", 0, 0, 9), PromptPiece("b", 1, 8, 9))
 
 
 def test_a_body_that_comes_twice_comes_whole() -> None:
     text = "a</think>"
     fragments = LANDMARKS.outline(0, text)[1] * 2
     pieces = join(["", "</think>|", "</think>"], fragments, [(0, 1), (0, 1)], [text])
-    assert pieces == (Piece(text, 0, 0, 9), Piece("|"), Piece(text, 0, 0, 9))
+    assert pieces == (PromptPiece(text, 0, 0, 9), PromptPiece("|"), PromptPiece(text, 0, 0, 9))
 
 
 def test_of_two_landmarks_the_longer_one_is_meant() -> None:
@@ -106,4 +112,4 @@ def test_what_is_left_of_a_dropped_fragment_stays_with_the_template() -> None:
     text = "hm</think>Done.</think> "
     fragments = LANDMARKS.outline(0, text)[1]
     pieces = join(["[</think>", "</think>]"], fragments[1:], [(0, 5)], [text])
-    assert pieces == (Piece("[</think>"), Piece("Done.</think>", 0, 10, 23), Piece("]"))
+    assert pieces == (PromptPiece("[</think>"), PromptPiece("Done.</think>", 0, 10, 23), PromptPiece("]"))

@@ -12,18 +12,18 @@ from support.chat_templates import DEEPSEEK_R1, GEMMA_2, LLAMA_2, LLAMA_3, MISTR
 
 from relaylite.errors import UsageError
 from relaylite.prompt import sandbox, template
-from relaylite.prompt.outline import Piece
+from relaylite.prompt.outline import PromptPiece
 from relaylite.prompt.template import CHATML, ChatTemplate, Said, read_template
 
 CHAT: list[Said] = [("user", " Do it.\n"), ("assistant", "<think>\nhm\n</think>\n\nDone.\n"), ("user", "More.")]
 COMPILED = {name: ChatTemplate(source, bos_text="<s>", eos_text="</s>") for name, source in REAL.items()}
 
 
-def joined(pieces: tuple[Piece, ...]) -> str:
+def joined(pieces: tuple[PromptPiece, ...]) -> str:
     return "".join(piece.text for piece in pieces)
 
 
-def bodies(pieces: tuple[Piece, ...]) -> list[tuple[int, str]]:
+def bodies(pieces: tuple[PromptPiece, ...]) -> list[tuple[int, str]]:
     return [(piece.body, piece.text) for piece in pieces if piece.body is not None]
 
 
@@ -112,7 +112,7 @@ def test_a_body_may_go_elsewhere() -> None:
 
 def test_a_body_may_come_twice() -> None:
     pieces = ChatTemplate("{{ messages[0].content }}|{{ messages[0].content }}").pieces([("user", "twice")])
-    assert pieces == (Piece("twice", 0, 0, 5), Piece("|"), Piece("twice", 0, 0, 5))
+    assert pieces == (PromptPiece("twice", 0, 0, 5), PromptPiece("|"), PromptPiece("twice", 0, 0, 5))
 
 
 def test_bodies_side_by_side_are_told_apart() -> None:

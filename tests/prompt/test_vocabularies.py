@@ -11,9 +11,10 @@ from support.prompts import EVIL, build, check, say
 from support.tiny_models import write_model
 
 from relaylite.engine import llama
-from relaylite.prompt.builder import PromptBuilder, Tokenizer
+from relaylite.prompt.builder import PromptBuilder
 from relaylite.prompt.messages import Answer
 from relaylite.prompt.template import CHATML, ChatTemplate
+from relaylite.prompt.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -71,7 +71,7 @@ def test_other_weights_and_other_kv_types_find_nothing(live: LiveEngine, model: 
     tuned.write_bytes(content)
     with opened(tuned) as other:
         assert not found(other, tmp_path / "store", tokens)
-    with opened(model, type_k="q8_0", type_v="q8_0") as other:
+    with opened(model, kv_type="q8_0") as other:
         assert not found(other, tmp_path / "store", tokens)
     renamed = tmp_path / "renamed.gguf"
     renamed.write_bytes(model.read_bytes())

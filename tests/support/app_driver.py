@@ -16,9 +16,11 @@ from relaylite.chain.attachments import Attachment
 from relaylite.reuse.policies import NAIVE, Policy
 from relaylite.settings.settings import Settings
 from relaylite.tui.app import RelayApp
-from relaylite.tui.backend import OnProgress, Opener, Progress, RelayLike
-from relaylite.tui.engine_thread import EngineThread
+from relaylite.tui.engine.jobs import KeptConversation
+from relaylite.tui.engine.opener import OnProgress, Opener, Progress
+from relaylite.tui.engine.thread import EngineThread
 from relaylite.tui.files import History
+from relaylite.tui.run_state import RunState
 from support.fakes import FakeEngine
 
 KNOWN = {agent.name: agent for agent in BUILT_IN}
@@ -40,7 +42,7 @@ class ScriptedOpener:
             raise self.locate_error
         return model
 
-    def open(self, path: str, on_progress: OnProgress) -> RelayLike:
+    def open(self, path: str, on_progress: OnProgress) -> Relay:
         on_progress(Progress("loading", 1.0))
         if self.open_error is not None:
             raise self.open_error
@@ -62,8 +64,9 @@ def scripted_app(
     """The app on a scripted engine."""
     chosen = [agent if isinstance(agent, Agent) else KNOWN[agent] for agent in agents]
     opener = opener or ScriptedOpener(engine or FakeEngine())
-    engine_thread = EngineThread(opener, chosen, policy, saved, keep)
-    return RelayApp(settings or Settings(), engine_thread, KNOWN, chosen, policy, history or History(None), files)
+    engine_thread = EngineThread(opener, chosen, policy, KeptConversation(saved, keep))
+    state = RunState(tuple(chosen), policy, KNOWN, tuple(files))
+    return RelayApp(settings or Settings(), engine_thread, state, history or History(None))
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], object], seconds: float = 60.0) -> None:
@@ -79,7 +82,7 @@ def drive(app: RelayApp, scenario: Callable[[Pilot[None]], Awaitable[None]], siz
     """Start the app, wait for its model, and carry out the scenario. What the app raises is raised here."""
 
     async def when_open(pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: app.main.info is not None)
+        await until(pilot, lambda: app.state.info is not None)
         await scenario(pilot)
 
     drive_from_start(app, when_open, size)
@@ -100,8 +103,8 @@ async def say(pilot: Pilot[None], text: str) -> None:
     """Type a message and send it."""
     app = pilot.app
     assert isinstance(app, RelayApp)
-    app.main.input.focus()
-    app.main.input.insert(text)
+    app.main.parts.input.focus()
+    app.main.parts.input.insert(text)
     await pilot.press("enter")
 
 
@@ -112,7 +115,7 @@ async def ask(pilot: Pilot[None], text: str) -> None:
     before = len(app.conversation.rounds)
     await say(pilot, text)
     await until(pilot, lambda: len(app.conversation.rounds) > before)
-    await until(pilot, lambda: not app.main.is_busy)
+    await until(pilot, lambda: not app.state.is_busy)
     await pilot.pause()
 
 

@@ -12,7 +12,7 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -59,7 +59,7 @@ class FakeEngine:
     Speed: `prefill_delay` and `token_delay` in seconds (each can be cancelled); or clear `prefill_gate` or `token_gate` to stop
     there until the test sets it again; `in_prefill` and `in_generate` are set while the engine is inside.
     Failure: `fail("prefill" | "generate" | "harvest", error, after_tokens=n)` raises once.
-    `plans` and `samplings` record what was asked for.
+    `plans` and `samplings` record what was asked for; `writer` writes, or wrote, the last answer.
     """
 
     def __init__(
@@ -77,8 +77,6 @@ class FakeEngine:
         )
         self.tokenizer = ByteTokenizer(has_bos=has_bos)
         self.layout = RowLayout((8,) * n_layer, (8,) * n_layer, f"{name}-{n_layer}")
-        self.finish_reason = ""
-        self.answer_tokens: tuple[int, ...] = ()
         self.fallback = "Understood."
         self.prefill_delay = self.token_delay = 0.0
         self.prefill_gate, self.token_gate = threading.Event(), threading.Event()
@@ -87,6 +85,7 @@ class FakeEngine:
         self.in_prefill, self.in_generate = threading.Event(), threading.Event()
         self.plans: list[Plan] = []
         self.samplings: list[Sampling] = []
+        self.writer: FakeWriter | None = None
         self.is_closed = False
         self._template_source = template
         self._answers: deque[str] = deque()
@@ -138,15 +137,12 @@ class FakeEngine:
         finally:
             self.in_prefill.clear()
 
-    def generate(self, sampling: Sampling) -> Generator[Delta, None, None]:
+    def generate(self, sampling: Sampling) -> FakeWriter:
         self._check_open()
         self.samplings.append(sampling)
-        self.finish_reason, self.answer_tokens = FINISH_CANCELLED, ()
-        self.in_generate.set()
-        try:
-            yield from self._generate(sampling)
-        finally:
-            self.in_generate.clear()
+        answer = self._answers.popleft() if self._answers else self.fallback
+        self.writer = FakeWriter(self, self.tokenizer.tokenize(answer, parse_special=False), sampling)
+        return self.writer
 
     def harvest(self, origin: str, *, heeds_cancel: bool = False) -> Rows:
         self._raise_scripted("harvest", 0)
@@ -269,35 +265,68 @@ class FakeEngine:
             seen.append(last)
         return np.array(seen, np.int32)
 
-    def _generate(self, sampling: Sampling) -> Iterator[Delta]:
-        script = self.tokenizer.tokenize(self._answers.popleft() if self._answers else self.fallback, parse_special=False)
-        room = self.info.n_ctx - len(self._tokens) + 1
-        limit = room if sampling.max_tokens < 0 else min(sampling.max_tokens, room)
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        text, n_out = "", 0
-        self.finish_reason = FINISH_LENGTH
-        for n, token in enumerate(script[:limit]):
-            if n:
-                self._append([script[n - 1]])
-                self._n_exact += self._n_exact == len(self._tokens) - 1
-            started = time.perf_counter()
-            self._wait(self.token_gate, self.token_delay)
-            self._raise_scripted("generate", n)
-            text += decoder.decode(bytes([token]), final=False)
-            self.answer_tokens += (token,)
-            cut = min((at for stop in sampling.stop if (at := text.find(stop)) >= 0), default=-1)
-            given = text[: cut if cut >= 0 else len(text) - _held_back(text, sampling.stop)]
-            yield Delta(given[n_out:], token, (time.perf_counter() - started) * 1000)
-            n_out = max(n_out, len(given))
-            if cut >= 0:
-                self.answer_tokens = tuple(self.tokenizer.tokenize(text[:cut], parse_special=False))
-                break
-        else:
-            if len(script) >= limit:
-                return
-            self._append(script[-1:])
-            self._n_exact += self._n_exact == len(self._tokens) - 1
-        self.finish_reason = FINISH_STOP
+    def _compute_one(self, token: int) -> None:
+        """The row of a token that was written."""
+        self._append([token])
+        self._n_exact += self._n_exact == len(self._tokens) - 1
+
+
+class FakeWriter(Iterator[Delta]):
+    """Fulfils `relaylite.engine.interface.WriterLike`: writes the tokens of `script`, then ends without one of its own."""
+
+    def __init__(self, engine: FakeEngine, script: Sequence[int], sampling: Sampling) -> None:
+        self.finish_reason = FINISH_CANCELLED
+        self.tokens: tuple[int, ...] = ()
+        self._engine, self._script, self._stop = engine, script, sampling.stop
+        room = engine.info.n_ctx - len(engine._tokens) + 1
+        self._limit = room if sampling.max_tokens < 0 else min(sampling.max_tokens, room)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._text, self._n_shown = "", 0
+        self._has_ended = False
+        engine.in_generate.set()
+
+    def __next__(self) -> Delta:
+        if self._has_ended:
+            raise StopIteration
+        try:
+            return self._write_one()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._has_ended = True
+        self._engine.in_generate.clear()
+
+    def _write_one(self) -> Delta:
+        n = len(self.tokens)
+        if n == self._limit:
+            self._end(FINISH_LENGTH)
+        if n:
+            self._engine._compute_one(self._script[n - 1])
+        if n == len(self._script):
+            self._end(FINISH_STOP)
+        self._engine._wait(self._engine.token_gate, self._engine.token_delay)
+        self._engine._raise_scripted("generate", n)
+        token = self._script[n]
+        self._text += self._decoder.decode(bytes([token]), final=False)
+        self.tokens += (token,)
+        return Delta(self._shown(), token)
+
+    def _shown(self) -> str:
+        """What a stop string leaves of the text, without what was shown before."""
+        cut = min((at for stop in self._stop if (at := self._text.find(stop)) >= 0), default=-1)
+        end = cut if cut >= 0 else len(self._text) - _held_back(self._text, self._stop)
+        if cut >= 0:
+            self.tokens = tuple(self._engine.tokenizer.tokenize(self._text[:cut], parse_special=False))
+            self.finish_reason = FINISH_STOP
+            self.close()
+        shown, self._n_shown = self._text[self._n_shown : end], max(self._n_shown, end)
+        return shown
+
+    def _end(self, reason: str) -> None:
+        self.finish_reason = reason
+        raise StopIteration
 
 
 def _held_back(text: str, stops: Sequence[str]) -> int:

@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pytest
 
 from relaylite import paths
-from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.cache import CacheInfo
+from relaylite.engine.engine import Engine
 from relaylite.engine.interface import Prefill
-from relaylite.engine.native import CacheInfo
+from relaylite.engine.options import EngineOptions
 from relaylite.reuse import row_numbers
 from relaylite.reuse.plan import Kind, Match, Plan, Segment
 from relaylite.reuse.policies import FULL, NAIVE, Policy
@@ -107,8 +108,9 @@ class LiveEngine:
 
     def generate(self, n: int, **sampling: Any) -> list[int]:
         """Tokens of the answer; random models rarely end by themselves."""
-        list(self.engine.generate(Sampling(max_tokens=n, **sampling)))
-        return list(self.engine.answer_tokens)
+        writer = self.engine.generate(Sampling(max_tokens=n, **sampling))
+        list(writer)
+        return list(writer.tokens)
 
     def logits_of(self, plan: Plan) -> F32:
         self.prefill(plan)

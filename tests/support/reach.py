@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from relaylite.engine import native
-from relaylite.engine.native import Placement
+from relaylite.engine.cache import Placement
 from relaylite.reuse.kv_types import KV_TYPES
 from relaylite.reuse.row_numbers import values
 from support.live_model import LiveModel, opened

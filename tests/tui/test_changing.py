@@ -11,11 +11,12 @@ from relaylite.errors import ModelError
 from relaylite.tui.app import RelayApp
 from relaylite.tui.screens.agents_dialog import AgentsDialog
 from relaylite.tui.screens.dialog import ChoiceDialog
+from relaylite.tui.screens.main import choosing
 from relaylite.tui.screens.model_dialog import ModelDialog
 
 
 def names(app: RelayApp) -> list[str]:
-    return [agent.name for agent in app.main.agents]
+    return [agent.name for agent in app.state.agents]
 
 
 def test_agents_are_added_moved_removed_and_paused_after() -> None:
@@ -31,7 +32,7 @@ def test_agents_are_added_moved_removed_and_paused_after() -> None:
         await until(pilot, lambda: isinstance(app.screen, AgentsDialog))
         await pilot.press("d", "space", "ctrl+d")
         await until(pilot, lambda: names(app) == ["plan", "code", "review"])
-        assert app.main.pauses == {2}
+        assert app.state.pauses == {2}
         await open_dialog(pilot, "f4", AgentsDialog)
         await pilot.press("delete", "ctrl+d")
         await until(pilot, lambda: names(app) == ["code", "review"])
@@ -53,7 +54,7 @@ def test_edited_instructions_reach_the_next_prompt() -> None:
         await until(pilot, lambda: app.screen is app.main)
         await ask(pilot, "go")
         assert engine.tokenizer.text(engine.plans[-1].tokens).count("Only say yes.") == 1
-        assert app.main.agents[0].reads == "task"
+        assert app.state.agents[0].reads == "task"
 
     drive(app, scenario)
 
@@ -69,7 +70,7 @@ def test_an_agent_without_instructions_is_refused_in_the_dialog() -> None:
         assert isinstance(app.screen, AgentsDialog)
         assert "has no instructions" in screen_text(app)
         await pilot.press("escape")
-        assert app.main.agents[0].instructions == KNOWN["plan"].instructions
+        assert app.state.agents[0].instructions == KNOWN["plan"].instructions
 
     drive(app, scenario)
 
@@ -82,7 +83,7 @@ def test_the_policy_changes_between_turns() -> None:
         await ask(pilot, "one")
         await open_dialog(pilot, "f5", ChoiceDialog)
         await pilot.press("home", "enter")
-        await until(pilot, lambda: app.main.policy.name == "full")
+        await until(pilot, lambda: app.state.policy.name == "full")
         await ask(pilot, "two")
         assert [plan.policy.name for plan in engine.plans] == ["naive", "full"]
         assert "policy full" in screen_text(app)
@@ -114,7 +115,7 @@ def test_the_model_chooser_lists_the_catalogue_and_opens_what_is_named() -> None
         app.screen.query_one(Input).value = "other.gguf"
         app.screen.query_one(Input).focus()
         await pilot.press("enter")
-        await until(pilot, lambda: opener.asked == ["default", "other.gguf"] and app.main.info is not None)
+        await until(pilot, lambda: opener.asked == ["default", "other.gguf"] and app.state.info is not None)
         await ask(pilot, "after")
         assert [each.task for each in app.conversation.rounds] == ["before", "after"], "the conversation goes on with the new model"
 
@@ -134,16 +135,16 @@ def test_a_download_shows_its_progress_and_can_be_stopped() -> None:
                     on_progress(Progress("fetching big.gguf", 0.25))
             return super().locate(model, on_progress)
 
-    from relaylite.tui.backend import Progress
+    from relaylite.tui.engine.opener import Progress
 
     app = scripted_app(agents=["plan"], opener=SlowOpener(FakeEngine()))
 
     async def scenario(pilot: Pilot[None]) -> None:
-        app.main._take_model("big")
+        choosing.open_model(app.main.desk, "big")
         await until(pilot, started.is_set)
         await until(pilot, lambda: "25 %" in screen_text(app) and "fetching big.gguf" in screen_text(app))
         await pilot.press("escape")
-        await until(pilot, lambda: app.main.info is not None and any("Stopped" in notice for notice in notices(app)))
+        await until(pilot, lambda: app.state.info is not None and any("Stopped" in notice for notice in notices(app)))
         await ask(pilot, "the old model still answers")
         gate.set()
 
@@ -156,9 +157,9 @@ def test_a_model_that_does_not_open_is_a_notice_and_keeps_the_old_one() -> None:
 
     async def scenario(pilot: Pilot[None]) -> None:
         opener.locate_error = ModelError("nowhere.gguf: no such file; `relaylite models list` shows others")
-        app.main._take_model("nowhere.gguf")
+        choosing.open_model(app.main.desk, "nowhere.gguf")
         await until(pilot, lambda: any("no such file" in notice for notice in notices(app)))
-        await until(pilot, lambda: app.main.info is not None)
+        await until(pilot, lambda: app.state.info is not None)
         await ask(pilot, "still here")
 
     drive(app, scenario)

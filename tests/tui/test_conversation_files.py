@@ -15,6 +15,7 @@ from textual.widgets import Input
 
 from relaylite.chain.attachments import Attachment
 from relaylite.tui.screens.dialog import PathDialog
+from relaylite.tui.screens.main import documents
 
 
 def test_a_conversation_is_saved_loaded_and_goes_on(tmp_path: Path) -> None:
@@ -25,7 +26,7 @@ def test_a_conversation_is_saved_loaded_and_goes_on(tmp_path: Path) -> None:
 
     async def scenario(pilot: Pilot[None]) -> None:
         await ask(pilot, "question")
-        app.main.action_save()
+        app.main.action_command("save")
         await until(pilot, lambda: app.screen.query(Input))
         app.screen.query_one(Input).value = str(file)
         await pilot.press("enter")
@@ -38,7 +39,7 @@ def test_a_conversation_is_saved_loaded_and_goes_on(tmp_path: Path) -> None:
         await pilot.press("enter")
         await until(pilot, lambda: app.conversation.rounds)
         await pilot.pause()
-        assert [block.source for block in app.main.transcript.blocks] == ["question", "the answer"]
+        assert [block.source for block in app.main.parts.transcript.blocks] == ["question", "the answer"]
         await ask(pilot, "more")
 
     drive(app, scenario)
@@ -68,9 +69,9 @@ def test_markdown_and_screenshot_are_written(tmp_path: Path) -> None:
 
     async def scenario(pilot: Pilot[None]) -> None:
         await ask(pilot, "question\nin two lines")
-        app.main._export(tmp_path / "talk.md")
-        app.main._save_picture(tmp_path / "screen.svg")
-        app.main._export(tmp_path / "talk.md" / "below-a-file.md")
+        documents.export_to(app.main.desk, tmp_path / "talk.md")
+        documents.save_picture(app.main.desk, tmp_path / "screen.svg")
+        documents.export_to(app.main.desk, tmp_path / "talk.md" / "below-a-file.md")
         await until(pilot, lambda: any("cannot write" in notice for notice in notices(app)))
 
     drive(app, scenario)
@@ -108,8 +109,8 @@ def test_a_session_is_kept_after_each_answer_and_gone_on_with() -> None:
 
     async def go_on(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: later.conversation.rounds)
-        assert [agent.name for agent in later.main.agents] == ["plan"]
-        await until(pilot, lambda: [block.source for block in later.main.transcript.blocks] == ["yesterday", "Understood."])
+        assert [agent.name for agent in later.state.agents] == ["plan"]
+        await until(pilot, lambda: [block.source for block in later.main.parts.transcript.blocks] == ["yesterday", "Understood."])
         await ask(pilot, "today")
 
     drive(later, go_on)
@@ -122,7 +123,7 @@ def test_a_conversation_that_is_replaced_is_let_go_of(how: str, tmp_path: Path) 
 
     async def scenario(pilot: Pilot[None]) -> None:
         await ask(pilot, "go")
-        before = weakref.ref(app.engine._chain)
+        before = weakref.ref(app.engine._jobs.chain)
         if how == "new":
             await pilot.press("ctrl+n")
         else:

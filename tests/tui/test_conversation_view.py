@@ -7,10 +7,10 @@ from support.app_driver import ask, drive, notices, say, screen_text, scripted_a
 from support.fakes import FakeEngine
 from textual.pilot import Pilot
 
-from relaylite.tui.widgets import transcript
-from relaylite.tui.widgets.blocks import MessageBlock, TurnBlock
-from relaylite.tui.widgets.prompt_parts import PromptParts
-from relaylite.tui.widgets.transcript import Earlier
+from relaylite.tui.widgets.transcript import transcript
+from relaylite.tui.widgets.transcript.blocks import MessageBlock, TurnBlock
+from relaylite.tui.widgets.transcript.prompt_parts import PromptParts
+from relaylite.tui.widgets.transcript.transcript import Earlier
 
 CODE = "Here:\n\n```python\ndef f() -> int:\n    return 1\n```\n"
 
@@ -22,7 +22,7 @@ def test_each_turn_is_a_block_with_its_agent_and_markdown() -> None:
 
     async def scenario(pilot: Pilot[None]) -> None:
         await ask(pilot, "do it")
-        message, *turns = app.main.transcript.blocks
+        message, *turns = app.main.parts.transcript.blocks
         assert isinstance(message, MessageBlock) and message.source == "do it"
         assert [turn.record.agent for turn in turns if isinstance(turn, TurnBlock)] == ["plan", "code", "review"]
         assert [turn.source for turn in turns] == ["1. *think*\n2. write", CODE, "fine"]
@@ -46,8 +46,8 @@ def test_text_is_shown_while_it_is_written() -> None:
     async def scenario(pilot: Pilot[None]) -> None:
         await say(pilot, "go")
         await until(pilot, lambda: "slow words" in screen_text(app))
-        assert app.main.is_busy
-        assert app.main.current is not None and app.main.current.state == "writing"
+        assert app.state.is_busy
+        assert app.state.current is not None and app.state.current.state == "writing"
 
     drive(app, scenario)
 
@@ -59,7 +59,7 @@ def test_folding_hides_the_answer_and_unfolding_brings_it_back() -> None:
 
     async def scenario(pilot: Pilot[None]) -> None:
         await ask(pilot, "go")
-        app.main.transcript.blocks[-1].focus()
+        app.main.parts.transcript.blocks[-1].focus()
         await pilot.press("enter")
         await pilot.pause()
         assert "a visible answer" not in screen_text(app)
@@ -79,12 +79,12 @@ def test_an_answer_that_is_folded_while_it_streams_is_whole_when_unfolded() -> N
     async def scenario(pilot: Pilot[None]) -> None:
         await say(pilot, "go")
         await until(pilot, engine.in_generate.is_set)
-        await until(pilot, lambda: len(app.main.transcript.blocks) == 2)
-        block = app.main.transcript.blocks[-1]
+        await until(pilot, lambda: len(app.main.parts.transcript.blocks) == 2)
+        block = app.main.parts.transcript.blocks[-1]
         block.focus()
         await pilot.press("enter")
         engine.token_gate.set()
-        await until(pilot, lambda: not app.main.is_busy)
+        await until(pilot, lambda: not app.state.is_busy)
         await pilot.press("enter")
         await pilot.pause()
         assert "one two three four five" in screen_text(app)
@@ -99,7 +99,7 @@ def test_the_prompt_unfolds_with_the_origin_of_relayed_text() -> None:
 
     async def scenario(pilot: Pilot[None]) -> None:
         await ask(pilot, "merge")
-        app.main.transcript.blocks[-1].focus()
+        app.main.parts.transcript.blocks[-1].focus()
         await pilot.press("p")
         await pilot.pause()
         shown = str(app.main.query_one(PromptParts).render())
@@ -127,7 +127,7 @@ def test_search_finds_lines_in_order_and_focuses_their_block() -> None:
         await pilot.pause()
         assert "1 of 2" in str(bar.render())
         await pilot.press("escape")
-        assert app.focused is app.main.input
+        assert app.focused is app.main.parts.input
 
     drive(app, scenario)
 
@@ -139,7 +139,7 @@ def test_copying_puts_a_blocks_text_on_the_clipboard() -> None:
 
     async def scenario(pilot: Pilot[None]) -> None:
         await ask(pilot, "go")
-        app.main.transcript.blocks[-1].focus()
+        app.main.parts.transcript.blocks[-1].focus()
         await pilot.press("c")
         await pilot.pause()
         assert app.clipboard == "copy **me**"
@@ -156,15 +156,15 @@ def test_only_the_latest_blocks_are_mounted_and_earlier_ones_come_back(monkeypat
     async def scenario(pilot: Pilot[None]) -> None:
         for number in range(7):
             await ask(pilot, f"message {number}")
-        assert [block.source for block in app.main.transcript.blocks][-1] == "Understood."
-        assert len(app.main.transcript.blocks) == 9  # 11 were too many: back to 6, then 3 more
+        assert [block.source for block in app.main.parts.transcript.blocks][-1] == "Understood."
+        assert len(app.main.parts.transcript.blocks) == 9  # 11 were too many: back to 6, then 3 more
         app.main.query_one(Earlier).focus()
         await pilot.press("enter")
         await pilot.pause()
-        assert len(app.main.transcript.blocks) == 13
+        assert len(app.main.parts.transcript.blocks) == 13
         await pilot.press("enter")
-        await until(pilot, lambda: len(app.main.transcript.blocks) == 14)
-        assert app.main.transcript.blocks[0].source == "message 0"
+        await until(pilot, lambda: len(app.main.parts.transcript.blocks) == 14)
+        assert app.main.parts.transcript.blocks[0].source == "message 0"
         assert not app.main.query(Earlier)
 
     drive(app, scenario)
@@ -178,9 +178,9 @@ def test_scrolling_up_is_not_undone_by_new_text() -> None:
     async def scenario(pilot: Pilot[None]) -> None:
         engine.token_delay = 0.002
         await say(pilot, "go")
-        await until(pilot, lambda: app.main.transcript.max_scroll_y > 20)
-        app.main.transcript.scroll_to(y=2, animate=False)
-        await until(pilot, lambda: not app.main.is_busy)
-        assert app.main.transcript.scroll_y == 2
+        await until(pilot, lambda: app.main.parts.transcript.max_scroll_y > 20)
+        app.main.parts.transcript.scroll_to(y=2, animate=False)
+        await until(pilot, lambda: not app.state.is_busy)
+        assert app.main.parts.transcript.scroll_y == 2
 
     drive(app, scenario)

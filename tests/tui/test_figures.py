@@ -12,14 +12,14 @@ from textual.pilot import Pilot
 
 from relaylite.events import PromptPart
 from relaylite.metrics import CellMap, TtftParts, TurnMetrics
-from relaylite.tui import figures
-from relaylite.tui.cell_picture import draw
 from relaylite.tui.conversation import Conversation, TurnRecord
 from relaylite.tui.screens.map_screen import MapScreen
-from relaylite.tui.widgets.cell_map import CellMapView
-from relaylite.tui.widgets.history_plot import plot
-from relaylite.tui.widgets.map_panel import MapPanel
-from relaylite.tui.widgets.metrics_panel import MetricsPanel
+from relaylite.tui.text import figures
+from relaylite.tui.widgets.inspector.cell_map import CellMapView
+from relaylite.tui.widgets.inspector.cell_picture import draw
+from relaylite.tui.widgets.inspector.history_plot import plot
+from relaylite.tui.widgets.inspector.map_panel import MapPanel
+from relaylite.tui.widgets.inspector.metrics_panel import MetricsPanel
 
 PLAN = "first walk both lists with two indices, then take the smaller head, then append the rest"
 
@@ -50,7 +50,7 @@ def test_the_panel_names_every_figure_and_marks_an_estimate() -> None:
     async def scenario(pilot: Pilot[None]) -> None:
         turn = record()
         shown = app.main.query_one(MetricsPanel).content_of(turn).plain
-        for text in ("100 ms", "render", "place", "rectify", "suffix", "sample", "88 %", "80 %", "41.5 tk/s", "477 of 4,096"):
+        for text in ("100 ms", "render", "place", "repair", "suffix", "sample", "88 %", "80 %", "41.5 tk/s", "477 of 4,096"):
             assert text in shown, text
         assert "relayed" in shown and next(line.split()[1] for line in shown.splitlines() if line.split()[0] == "relayed") == "250"
         assert "≈ 500 ms" in shown and "5.0× estimated" in shown
@@ -102,7 +102,7 @@ def test_esc_stops_measuring() -> None:
         await pilot.press("f6")
         await until(pilot, engine.in_prefill.is_set)
         await pilot.press("escape")
-        await until(pilot, lambda: not app.main.is_measuring)
+        await until(pilot, lambda: not app.state.is_measuring)
         engine.prefill_gate.set()
         await until(pilot, lambda: notices(app) == ["Stopped."])
 
@@ -171,7 +171,7 @@ def test_a_map_of_8000_tokens_is_binned_to_80_columns(no_color: bool, monkeypatc
     app = scripted_app()
 
     async def scenario(pilot: Pilot[None]) -> None:
-        await app.push_screen(MapScreen([long_map()], None, lambda token: chr(token), app.main.color_of))
+        await app.push_screen(MapScreen([long_map()], None, lambda token: chr(token), app.state.color_of))
         await pilot.pause()
         view = app.screen.query_one(CellMapView)
         assert view.size.width >= 76 and view.size.height >= 14
@@ -190,7 +190,7 @@ def test_the_cursor_names_token_layer_deviation_and_origin() -> None:
     app = scripted_app()
 
     async def scenario(pilot: Pilot[None]) -> None:
-        await app.push_screen(MapScreen([long_map()], None, lambda token: chr(token), app.main.color_of))
+        await app.push_screen(MapScreen([long_map()], None, lambda token: chr(token), app.state.color_of))
         await pilot.pause()
         panel = app.screen.query_one(MapPanel)
         panel.view.set_cursor(4100, 10)
@@ -212,7 +212,7 @@ def test_zooming_gives_each_token_a_column_and_the_mouse_points() -> None:
     app = scripted_app()
 
     async def scenario(pilot: Pilot[None]) -> None:
-        await app.push_screen(MapScreen([long_map()], None, lambda token: chr(token), app.main.color_of))
+        await app.push_screen(MapScreen([long_map()], None, lambda token: chr(token), app.state.color_of))
         await pilot.pause()
         panel = app.screen.query_one(MapPanel)
         panel.view.set_cursor(4000, 0)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.app_driver import ask, drive, screen_text, scripted_app, until
+from support.app_driver import ask, drive, open_dialog, screen_text, scripted_app, until
 from support.fakes import FakeEngine
+from textual import events
+from textual.content import Content
 from textual.pilot import Pilot
 
-from relaylite.tui.markdown_lines import blocks_of
-from relaylite.tui.safe_text import one_line, safe_text
-from relaylite.tui.widgets.answer import Answer
+from relaylite.chain.agents import Agent
+from relaylite.events import Turn
+from relaylite.metrics import TurnMetrics
+from relaylite.tui.engine import reports
+from relaylite.tui.screens.agents_dialog import AgentsDialog
+from relaylite.tui.screens.dialog import TextDialog
+from relaylite.tui.text.markdown_lines import blocks_of
+from relaylite.tui.widgets.chain_strip import AgentChip
+from relaylite.tui.widgets.transcript.answer import Answer
 
 HOSTILE = {
     "markup": "[/bold] [link=http://x]x[/link] [red]r[/] [@click=app.quit]q[/]",
@@ -50,7 +57,46 @@ def test_hostile_messages_and_answers_are_shown_and_not_obeyed() -> None:
             await until(pilot, lambda: all(word in screen_text(app) for word in SHOWN.get(name, [])))  # noqa: B023
             assert not CONTROLS.search(screen_text(app)), name
             assert app.conversation.last is not None and app.conversation.last.text == text
-            assert app.main.chain.states == ["done"]
+            assert app.main.parts.chain.states == ["done"]
+
+    drive(app, scenario)
+
+
+def test_hostile_answers_and_instructions_are_not_obeyed_in_dialogs_either() -> None:
+    engine = FakeEngine()
+    engine.enqueue(HOSTILE["cursor"])
+    app = scripted_app(engine, [Agent("plan", HOSTILE["osc52"])])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await ask(pilot, "go")
+        await open_dialog(pilot, "f9", TextDialog)
+        await until(pilot, lambda: "up␛[10A␛[2Jclear␛creset" in screen_text(app))
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: app.screen is app.main)
+        await open_dialog(pilot, "f4", AgentsDialog)
+        await until(pilot, lambda: "copy␛]52;c;ZXZpbA==␇ done" in screen_text(app))
+        assert not CONTROLS.search(screen_text(app))
+        await pilot.press("escape")
+        tooltip = app.main.query_one(AgentChip).tooltip
+        assert isinstance(tooltip, Content) and "copy␛]52" in tooltip.plain and "\x1b" not in tooltip.plain
+        assert app.conversation.last is not None and not app.conversation.last.was_edited, "what was only shown counts as a correction"
+
+    drive(app, scenario)
+
+
+def test_hostile_notices_pastes_and_names_are_not_obeyed() -> None:
+    app = scripted_app(FakeEngine(), ["plan"])
+    hostile_turn = Turn("plan\x1b[2J", 0, 0, "text", (), "stop", TurnMetrics())
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        app.notify("[red]no\x1b[2J[/]", title="t")
+        await until(pilot, lambda: "[red]no␛[2J[/]" in screen_text(app))
+        await pilot.press("ctrl+f")
+        app.post_message(events.Paste("find\x1b[2J"))
+        await until(pilot, lambda: "find␛[2J" in screen_text(app))
+        app.engine.reports.put(reports.Loaded(None, (reports.LoadedRound("task", (), (hostile_turn,)),), app.state.agents))
+        await until(pilot, lambda: "plan␛[2J" in screen_text(app))
+        assert not CONTROLS.search(screen_text(app))
 
     drive(app, scenario)
 
@@ -60,27 +106,13 @@ def test_links_are_shown_with_their_target_and_cannot_be_clicked() -> None:
 
     async def scenario(pilot: Pilot[None]) -> None:
         answer = Answer("see [here](https://example.org/x) and ![cat](https://x.org/cat.png)")
-        await app.main.transcript.mount(answer)
+        await app.main.parts.transcript.mount(answer)
         await pilot.pause()
         strip = answer.render_line(0)
         assert "here (https://example.org/x)" in strip.text and "[image: cat]" in strip.text
         assert not [segment for segment in strip if segment.style and segment.style.meta and "@click" in segment.style.meta]
 
     drive(app, scenario)
-
-
-@given(st.text())
-def test_safe_text_leaves_nothing_to_obey(text: str) -> None:
-    shown = safe_text(text)
-    assert all(char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs") for char in shown)
-    assert not set(shown) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f")
-    assert safe_text(shown) == shown
-    assert "\n" not in one_line(text) and len(one_line(text, 20)) <= 20
-
-
-@given(st.text(), st.integers(0, 50))
-def test_text_that_comes_in_pieces_is_cleaned_alike(text: str, at: int) -> None:
-    assert safe_text(text[:at]) + safe_text(text[at:]) == safe_text(text)
 
 
 MARKDOWN = st.lists(

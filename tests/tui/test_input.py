@@ -16,7 +16,7 @@ from textual.widgets import TextArea
 
 from relaylite.tui.commands import COMMANDS
 from relaylite.tui.files import HISTORY_LIMIT, History
-from relaylite.tui.widgets.blocks import MessageBlock
+from relaylite.tui.widgets.transcript.blocks import MessageBlock
 
 UNUSABLE = {
     "ctrl+i": "Tab",
@@ -36,10 +36,10 @@ def test_enter_sends_and_chords_make_new_lines() -> None:
         for chord in ("ctrl+j", "shift+enter", "alt+enter"):
             await pilot.press("a", chord)
         await pilot.press("b")
-        assert app.main.input.text == "a\na\na\nb"
+        assert app.main.parts.input.text == "a\na\na\nb"
         await pilot.press("enter")
         await until(pilot, lambda: [each.task for each in app.conversation.rounds] == ["a\na\na\nb"])
-        assert app.main.input.text == ""
+        assert app.main.parts.input.text == ""
 
     drive(app, scenario)
 
@@ -63,13 +63,13 @@ def test_history_goes_back_and_keeps_the_draft(tmp_path: Path) -> None:
         await ask(pilot, "first")
         await ask(pilot, "second\nline")
         await pilot.press(*"draft", "up")
-        assert app.main.input.text == "second\nline"
+        assert app.main.parts.input.text == "second\nline"
         await pilot.press("up", "up")
-        assert app.main.input.text == "first"
+        assert app.main.parts.input.text == "first"
         await pilot.press("down")
-        assert app.main.input.text == "second\nline"
+        assert app.main.parts.input.text == "second\nline"
         await pilot.press("down")
-        assert app.main.input.text == "draft"
+        assert app.main.parts.input.text == "draft"
 
     drive(app, scenario)
     assert History(file).entries == ["first", "second\nline"]
@@ -93,16 +93,16 @@ def test_a_paste_of_200_kb_arrives_whole_and_is_sent_whole(lines: int) -> None:
 
     async def scenario(pilot: Pilot[None]) -> None:
         start = time.monotonic()
-        app.main.input.post_message(events.Paste(text))
-        await until(pilot, lambda: len(app.main.input.text) == len(text))
+        app.main.parts.input.post_message(events.Paste(text))
+        await until(pilot, lambda: len(app.main.parts.input.text) == len(text))
         print(f"pasting {lines} lines took {time.monotonic() - start:.2f} s")
-        assert app.main.input.text == text
+        assert app.main.parts.input.text == text
         await pilot.press("enter")
         await until(pilot, lambda: app.conversation.rounds and app.conversation.rounds[0].task == text, 60)
-        block = next(block for block in app.main.transcript.blocks if isinstance(block, MessageBlock))
+        block = next(block for block in app.main.parts.transcript.blocks if isinstance(block, MessageBlock))
         assert block.source == text
         assert block.region.height < 20, "a long message is shown folded"
-        await until(pilot, lambda: not app.main.is_busy, 120)
+        await until(pilot, lambda: not app.state.is_busy, 120)
 
     drive(app, scenario)
 
@@ -111,9 +111,9 @@ def test_pasted_control_characters_are_shown_not_obeyed() -> None:
     app = scripted_app(agents=["plan"])
 
     async def scenario(pilot: Pilot[None]) -> None:
-        app.main.input.post_message(events.Paste("a\x1b]52;c;ZXZpbA==\x07b\x00\r\nc"))
-        await until(pilot, lambda: app.main.input.text)
-        assert app.main.input.text == "a␛]52;c;ZXZpbA==␇b␀\nc"
+        app.main.parts.input.post_message(events.Paste("a\x1b]52;c;ZXZpbA==\x07b\x00\r\nc"))
+        await until(pilot, lambda: app.main.parts.input.text)
+        assert app.main.parts.input.text == "a␛]52;c;ZXZpbA==␇b␀\nc"
 
     drive(app, scenario)
 
@@ -135,11 +135,11 @@ def test_keys_can_be_set_in_the_settings() -> None:
     app = scripted_app(engine, ["plan"], settings=Settings(tui=TuiSettings(keys={"cancel": "ctrl+x"})))
 
     async def scenario(pilot: Pilot[None]) -> None:
-        app.main.input.insert("go")
+        app.main.parts.input.insert("go")
         await pilot.press("enter")
-        await until(pilot, lambda: engine.in_generate.is_set() and app.main.transcript.blocks)
-        app.main.transcript.blocks[0].focus()
+        await until(pilot, lambda: engine.in_generate.is_set() and app.main.parts.transcript.blocks)
+        app.main.parts.transcript.blocks[0].focus()
         await pilot.press("ctrl+x")
-        await until(pilot, lambda: not app.main.is_busy)
+        await until(pilot, lambda: not app.state.is_busy)
 
     drive(app, scenario)

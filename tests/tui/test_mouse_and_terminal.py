@@ -14,9 +14,9 @@ from textual.selection import Selection
 
 from relaylite.tui.screens.agents_dialog import AgentsDialog
 from relaylite.tui.screens.dialog import ChoiceDialog
-from relaylite.tui.widgets.answer import Answer
-from relaylite.tui.widgets.blocks import TurnHead
 from relaylite.tui.widgets.chain_strip import AgentChip
+from relaylite.tui.widgets.transcript.answer import Answer
+from relaylite.tui.widgets.transcript.blocks import TurnHead
 
 
 def test_a_click_on_an_agent_opens_it_and_one_on_the_policy_its_choice() -> None:

@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 
 from relaylite.settings.settings import Settings, TuiSettings
 from relaylite.tui.commands import COMMANDS
+from relaylite.tui.screens.main.acts import ACTS
 from relaylite.tui.screens.pages import HelpPage, SettingsPage
 
 
@@ -29,7 +30,7 @@ def test_help_lists_every_key_and_settings_say_where_they_come_from() -> None:
         assert "Ctrl+X" in next(line for line in shown.splitlines() if "Stop the agent that works" in line)
         assert shown.count("Ctrl+P") == 1, "one key, one line"
         await pilot.press("escape")
-        app.main.action_settings()
+        app.main.action_command("settings")
         await until(pilot, lambda: isinstance(app.screen, SettingsPage))
         page = app.screen
         assert isinstance(page, SettingsPage)
@@ -90,7 +91,7 @@ def test_resizing_while_streaming_survives() -> None:
         for size in ((20, 8), (300, 100), (40, 12), (20, 8), (120, 30), (79, 23), (21, 100), (300, 9), (80, 24)):
             await pilot.resize_terminal(*size)
             await pilot.pause(0.05)
-        await until(pilot, lambda: not app.main.is_busy, 60)
+        await until(pilot, lambda: not app.state.is_busy, 60)
         assert app.conversation.last is not None and app.conversation.last.state == "done"
         assert "code = 1" in screen_text(app)
 
@@ -116,14 +117,14 @@ def test_figures_replace_the_transcript_on_a_narrow_screen_and_stand_beside_it_o
     app = scripted_app(agents=["plan"])
 
     async def scenario(pilot: Pilot[None]) -> None:
-        assert not app.main.inspector.display and app.main.transcript.display
+        assert not app.main.parts.inspector.display and app.main.parts.transcript.display
         await pilot.press("f2")
         await pilot.pause()
-        assert app.main.inspector.display and not app.main.transcript.display
+        assert app.main.parts.inspector.display and not app.main.parts.transcript.display
         await pilot.press("f2")
         await pilot.resize_terminal(140, 40)
         await pilot.pause()
-        assert app.main.inspector.display and app.main.transcript.display
+        assert app.main.parts.inspector.display and app.main.parts.transcript.display
 
     drive(app, scenario, size=(80, 24))
 
@@ -132,10 +133,10 @@ def test_figures_stand_beside_the_transcript_from_96_columns_on() -> None:
     app = scripted_app(agents=["plan"])
 
     async def scenario(pilot: Pilot[None]) -> None:
-        assert not app.main.inspector.display and app.main.transcript.display
+        assert not app.main.parts.inspector.display and app.main.parts.transcript.display
         await pilot.press("f2")
-        await until(pilot, lambda: app.main.inspector.display)
-        assert app.main.transcript.display and app.main.transcript.size.width > 40
+        await until(pilot, lambda: app.main.parts.inspector.display)
+        assert app.main.parts.transcript.display and app.main.parts.transcript.size.width > 40
         await ask(pilot, "go")
         await until(pilot, lambda: any(line.rstrip().endswith("of relayed cells") for line in screen_text(app).splitlines()))
 
@@ -145,3 +146,7 @@ def test_figures_stand_beside_the_transcript_from_96_columns_on() -> None:
 def test_importing_the_package_does_not_import_textual() -> None:
     code = "import sys, relaylite.tui; sys.exit('textual' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_command_has_an_act_and_every_act_a_command() -> None:
+    assert {command.name for command in COMMANDS} == ACTS.keys()

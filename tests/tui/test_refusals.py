@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from relaylite.reuse.policies import RELAY
 from relaylite.settings.settings import load_settings
-from relaylite.tui.start import ModelOpener
+from relaylite.tui.engine.opener import ModelOpener
 
 
 @pytest.mark.parametrize("kind", REASONS)

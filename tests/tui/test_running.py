@@ -12,17 +12,18 @@ from support.fakes import FakeEngine
 from textual.pilot import Pilot
 from textual.widgets import TextArea
 
+from relaylite.api import Relay
 from relaylite.errors import NativeError
 from relaylite.reuse.policies import RELAY
 from relaylite.settings.settings import Settings, TuiSettings
 from relaylite.tui.app import RelayApp
-from relaylite.tui.backend import OnProgress, Progress, RelayLike
+from relaylite.tui.engine.opener import OnProgress, Progress
 from relaylite.tui.screens.dialog import TextDialog
 
 
 def status_sign(app: RelayApp) -> str:
     """The sign at the start of the status line, which turns while something goes on."""
-    return str(app.main.status.render())[:3]
+    return str(app.main.parts.status.render())[:3]
 
 
 def test_the_strip_says_who_waits_works_and_is_done() -> None:
@@ -32,15 +33,15 @@ def test_the_strip_says_who_waits_works_and_is_done() -> None:
     app = scripted_app(engine, ["plan", "code"])
 
     async def scenario(pilot: Pilot[None]) -> None:
-        assert app.main.chain.states == ["waiting", "waiting"]
+        assert app.main.parts.chain.states == ["waiting", "waiting"]
         await say(pilot, "go")
-        await until(pilot, lambda: app.main.chain.states[0] in ("reading", "writing"))
-        assert app.main.chain.states[1] == "waiting"
+        await until(pilot, lambda: app.main.parts.chain.states[0] in ("reading", "writing"))
+        assert app.main.parts.chain.states[1] == "waiting"
         engine.token_gate.set()
-        await until(pilot, lambda: app.main.chain.states == ["done", "done"] and not app.main.is_busy)
+        await until(pilot, lambda: app.main.parts.chain.states == ["done", "done"] and not app.state.is_busy)
         engine.token_gate.clear()
         await say(pilot, "again")
-        await until(pilot, lambda: app.main.chain.states[1] == "waiting")
+        await until(pilot, lambda: app.main.parts.chain.states[1] == "waiting")
         engine.token_gate.set()
 
     drive(app, scenario)
@@ -53,7 +54,7 @@ def test_the_strip_shows_the_stages_of_reuse() -> None:
     seen: set[str] = set()
 
     async def scenario(pilot: Pilot[None]) -> None:
-        chip = app.main.chain.chips[1]
+        chip = app.main.parts.chain.chips[1]
         show = chip.show
         chip.show = lambda state, pauses: (seen.add(state), show(state, pauses))[1]  # type: ignore[method-assign]
         await ask(pilot, "go")
@@ -70,12 +71,12 @@ def test_esc_stops_a_writing_agent_and_keeps_its_text() -> None:
 
     async def scenario(pilot: Pilot[None]) -> None:
         await say(pilot, "go")
-        await until(pilot, lambda: app.main.current is not None and app.main.current.n_tokens > 10)
+        await until(pilot, lambda: app.state.current is not None and app.state.current.n_tokens > 10)
         await pilot.press("escape")
-        await until(pilot, lambda: not app.main.is_busy)
+        await until(pilot, lambda: not app.state.is_busy)
         record = app.conversation.last
         assert record is not None and record.state == "stopped" and record.text.startswith("word word")
-        assert app.main.chain.states == ["stopped", "waiting"]
+        assert app.main.parts.chain.states == ["stopped", "waiting"]
         assert "stopped" in screen_text(app)
 
     drive(app, scenario)
@@ -90,7 +91,7 @@ def test_esc_stops_during_prefill_and_the_app_goes_on() -> None:
         await say(pilot, "go")
         await until(pilot, engine.in_prefill.is_set)
         await pilot.press("escape")
-        await until(pilot, lambda: not app.main.is_busy)
+        await until(pilot, lambda: not app.state.is_busy)
         engine.prefill_gate.set()
         await ask(pilot, "once more")
         assert app.conversation.last is not None and app.conversation.last.state == "done"
@@ -108,9 +109,9 @@ def test_a_failing_turn_is_a_notice_and_the_app_lives_on() -> None:
         await until(pilot, lambda: notices(app))
         assert "the backend [red]ran[/] out of memory" in notices(app)
         await until(pilot, lambda: "ran[/] out of memory" in screen_text(app))
-        assert app.main.chain.states == ["failed"]
+        assert app.main.parts.chain.states == ["failed"]
         await ask(pilot, "again")
-        assert app.main.chain.states == ["done"]
+        assert app.main.parts.chain.states == ["done"]
 
     drive(app, scenario)
 
@@ -136,7 +137,7 @@ def test_a_message_that_is_refused_comes_back_into_the_input() -> None:
         await say(pilot, "x" * 5000)
         await until(pilot, lambda: notices(app))
         assert "context" in notices(app)[0]
-        assert app.main.input.text == "x" * 5000
+        assert app.main.parts.input.text == "x" * 5000
         assert not app.conversation.rounds
 
     drive(app, scenario)
@@ -151,11 +152,11 @@ def test_retry_lets_one_agent_and_those_after_it_answer_again() -> None:
         await ask(pilot, "go")
         await pilot.press("ctrl+r")
         await until(pilot, lambda: [turn.text for turn in app.conversation.turns()] == ["plan one", "code two"])
-        await until(pilot, lambda: not app.main.is_busy)
-        app.main.transcript.blocks[1].focus()
+        await until(pilot, lambda: not app.state.is_busy)
+        app.main.parts.transcript.blocks[1].focus()
         await pilot.press("r")
         await until(pilot, lambda: [turn.text for turn in app.conversation.turns()] == ["plan three", "code three"])
-        assert [block.source for block in app.main.transcript.blocks] == ["go", "plan three", "code three"]
+        assert [block.source for block in app.main.parts.transcript.blocks] == ["go", "plan three", "code three"]
 
     drive(app, scenario)
 
@@ -168,7 +169,7 @@ def test_retry_after_a_failure_runs_the_failed_agent() -> None:
 
     async def scenario(pilot: Pilot[None]) -> None:
         await say(pilot, "go")
-        await until(pilot, lambda: app.main.chain.states[0] == "failed")
+        await until(pilot, lambda: app.main.parts.chain.states[0] == "failed")
         await pilot.press("ctrl+r")
         await until(pilot, lambda: [turn.text for turn in app.conversation.turns()] == ["plan one", "code one"])
 
@@ -183,12 +184,12 @@ def test_editing_the_last_message_takes_it_back_into_the_input() -> None:
         await ask(pilot, "frist try")
         await pilot.press("f8")
         await until(pilot, lambda: not app.conversation.rounds)
-        assert app.main.input.text == "frist try"
-        app.main.input.load_text("first try")
+        assert app.main.parts.input.text == "frist try"
+        app.main.parts.input.load_text("first try")
         await pilot.press("enter")
         await until(pilot, lambda: [each.task for each in app.conversation.rounds] == ["first try"])
-        await until(pilot, lambda: not app.main.is_busy)
-        assert [block.source for block in app.main.transcript.blocks] == ["first try", "Understood."]
+        await until(pilot, lambda: not app.state.is_busy)
+        assert [block.source for block in app.main.parts.transcript.blocks] == ["first try", "Understood."]
 
     drive(app, scenario)
 
@@ -200,18 +201,18 @@ def test_the_chain_pauses_and_a_corrected_answer_is_read_but_not_relayed() -> No
     app = scripted_app(engine, ["plan", "code"])
 
     async def scenario(pilot: Pilot[None]) -> None:
-        app.main.pauses = frozenset({0})
+        app.state.pauses = frozenset({0})
         await ask(pilot, "go")
-        assert app.main.chain.states == ["done", "waiting"]
+        assert app.main.parts.chain.states == ["done", "waiting"]
         await pilot.press("f9")
         await until(pilot, lambda: isinstance(app.screen, TextDialog))
         app.screen.query_one(TextArea).load_text("merge them in one walk")
         await pilot.press("ctrl+d")
         await until(pilot, lambda: app.conversation.rounds[0].turns[0].was_edited)
         await until(pilot, lambda: "merge them in one walk" in screen_text(app) and "sort everything" not in screen_text(app))
-        app.main.input.focus()
+        app.main.parts.input.focus()
         await pilot.press("enter")
-        await until(pilot, lambda: app.main.chain.states == ["done", "done"])
+        await until(pilot, lambda: app.main.parts.chain.states == ["done", "done"])
         record = app.conversation.last
         assert record is not None and record.cells is not None and record.metrics is not None
         answer = next(part for part in record.parts if part.kind == "answer")
@@ -232,7 +233,7 @@ def test_sending_while_the_agents_work_keeps_the_message() -> None:
         await say(pilot, "go")
         await until(pilot, engine.in_generate.is_set)
         await say(pilot, "and this")
-        assert app.main.input.text == "and this"
+        assert app.main.parts.input.text == "and this"
         assert any("Esc stops" in notice for notice in notices(app))
         engine.token_gate.set()
 
@@ -293,7 +294,7 @@ def test_a_message_sent_before_the_model_is_open_is_seen_and_then_answered() -> 
     gate = threading.Event()
 
     class SlowOpener(ScriptedOpener):
-        def open(self, path: str, on_progress: OnProgress) -> RelayLike:
+        def open(self, path: str, on_progress: OnProgress) -> Relay:
             on_progress(Progress("checking the loaded model", None))
             assert gate.wait(60)
             return super().open(path, on_progress)
@@ -309,7 +310,7 @@ def test_a_message_sent_before_the_model_is_open_is_seen_and_then_answered() -> 
         gate.set()
         await until(pilot, lambda: app.conversation.last is not None and app.conversation.last.state == "done")
         await until(pilot, lambda: "waits for the model" not in screen_text(app))
-        assert [block.source for block in app.main.transcript.blocks] == ["hello there", "Understood."]
+        assert [block.source for block in app.main.parts.transcript.blocks] == ["hello there", "Understood."]
 
     drive_from_start(app, scenario)
 
@@ -322,8 +323,8 @@ def test_the_context_fills_while_an_agent_writes() -> None:
 
     async def scenario(pilot: Pilot[None]) -> None:
         await say(pilot, "go")
-        await until(pilot, lambda: app.main.current is not None and app.main.current.n_tokens > 50)
-        record = app.main.current
+        await until(pilot, lambda: app.state.current is not None and app.state.current.n_tokens > 50)
+        record = app.state.current
         assert record is not None and record.metrics is not None
         assert record.context_used >= record.metrics.prompt_tokens + 50
         await until(pilot, lambda: "Context" in screen_text(app) and "context 0" not in screen_text(app))
@@ -350,8 +351,8 @@ def test_slash_commands_are_not_sent_and_the_app_says_what_it_has_instead(text: 
     async def scenario(pilot: Pilot[None]) -> None:
         await say(pilot, text)
         await until(pilot, lambda: f"{said} A space before it sends it as a message." in notices(app))
-        assert app.main.input.text == text and not engine.plans
-        app.main.input.clear()
+        assert app.main.parts.input.text == text and not engine.plans
+        app.main.parts.input.clear()
         await ask(pilot, "/etc/hosts says what?")
         assert len(engine.plans) == 1
 

@@ -19,8 +19,8 @@ from relaylite.engine.interface import Memory
 from relaylite.events import ChainFinished, ChainStarted, Phase, PrefillDone, PromptPart, TextDelta, Turn, TurnFinished, TurnStarted
 from relaylite.metrics import CellMap, TtftParts, TurnMetrics
 from relaylite.tui.app import RelayApp
-from relaylite.tui.reports import RunEnded
-from relaylite.tui.widgets.metrics_panel import MetricsPanel
+from relaylite.tui.engine.reports import RunEnded
+from relaylite.tui.widgets.inspector.metrics_panel import MetricsPanel
 
 FOLDER = Path(__file__).parent / "snapshots"
 PLAN = "1. Read both lists with **two indices**.\n2. Take the smaller head each time.\n3. Append what is left of either list."
@@ -61,14 +61,14 @@ def answer(
 
 async def talk(app: RelayApp) -> None:
     """A round of two agents with given figures, as the engine would report it."""
-    app.main._tasks.append("Write a function that merges two sorted lists.")
+    app.state.unsent.append("Write a function that merges two sorted lists.")
     first = parts(("template", "", 4), ("system", "plan", 60), ("user", "", 12), ("template", "", 4))
     second = parts(("template", "", 4), ("system", "code", 70), ("user", "", 12), ("glue", "", 6), ("answer", "plan", 90), ("glue", "", 8))
     reports = [ChainStarted(("plan", "code"), "relay", 0)]
     reports += answer("plan", 0, PLAN, (0, 0, 80), 310.0, 310.0, first)
     reports += answer("code", 1, CODE, (86, 90, 14), 62.0, 736.0, second)
     for report in [*reports, ChainFinished((), 5000.0, 400.0), RunEnded("done")]:
-        await app.main.show_report(report)  # type: ignore[arg-type]
+        await app.main.view.show(report)  # type: ignore[arg-type]
 
 
 async def check(name: str, pilot: Pilot[None], app: RelayApp) -> None:
@@ -108,13 +108,13 @@ def test_the_screen_looks_as_it_did(name: str, monkeypatch: pytest.MonkeyPatch) 
     async def scenario(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: app.main.query_one(MetricsPanel)._memory)  # else that of opening could come after ours
         await talk(app)
-        app.main.inspector.show_memory(Memory(resident_bytes=412_000_000, store_bytes=38_000_000))
+        app.main.parts.inspector.show_memory(Memory(resident_bytes=412_000_000, store_bytes=38_000_000))
         if name.startswith("prompt"):
-            app.main.transcript.blocks[-1].focus()
+            app.main.parts.transcript.blocks[-1].focus()
         await pilot.press(*keys)
         if name.startswith("prompt"):
             await until(pilot, lambda: "chat template" in screen_text(app).splitlines()[4])
-        app.main.input.cursor_blink = False
+        app.main.parts.input.cursor_blink = False
         await check(name, pilot, app)
 
     drive(app, scenario, size=size)

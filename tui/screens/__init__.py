@@ -1,1 +1,1 @@
-"""What lies over the main screen, one a file."""
+"""The screens: the main one in `main`, and what lies over it, one a file."""

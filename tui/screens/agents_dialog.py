@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widgets import Button, Input, OptionList, Select, Static, TextArea
+from textual.widgets import Button, Input, OptionList, Select, Static
 from textual.widgets.option_list import Option
 
 from relaylite.chain.agents import READS, Agent
@@ -20,6 +20,7 @@ from relaylite.errors import UsageError
 from relaylite.tui import look
 from relaylite.tui.screens.dialog import ChoiceDialog, Dialog
 from relaylite.tui.widgets.chain_strip import reads_of
+from relaylite.tui.widgets.fields import LineField, TextField
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +51,24 @@ class AgentsDialog(Dialog[ChainChoice]):
         self._known = known
         self._selected = min(selected, len(agents) - 1)
 
-    def content(self) -> ComposeResult:
-        with Horizontal():
-            yield OptionList(id="rows")
-            with Vertical(id="agent"):
-                yield Input(placeholder="name", id="name", compact=True)
-                yield Select(
-                    ((reads_of(Agent("x", "x", reads=reads)), reads) for reads in READS), allow_blank=False, id="reads", compact=True
-                )
-                yield TextArea("", soft_wrap=True, show_line_numbers=False, tab_behavior="focus", id="instructions")
-        with Horizontal(classes="buttons"):
-            yield Button("Add", id="add", compact=True)
-            yield Button("Remove", id="remove", compact=True)
-            yield Button("Up", id="up", compact=True)
-            yield Button("Down", id="down", compact=True)
-            yield Button("Pause after", id="pause", compact=True)
-            yield Button("Apply", id="done", variant="primary", compact=True)
-        yield Static("", classes="error")
+    def compose(self) -> ComposeResult:
+        with self.frame():
+            with Horizontal():
+                yield OptionList(id="rows")
+                with Vertical(id="agent"):
+                    yield LineField(placeholder="name", id="name", compact=True)
+                    yield Select(
+                        ((reads_of(Agent("x", "x", reads=reads)), reads) for reads in READS), allow_blank=False, id="reads", compact=True
+                    )
+                    yield TextField(id="instructions")
+            with Horizontal(classes="buttons"):
+                yield Button("Add", id="add", compact=True)
+                yield Button("Remove", id="remove", compact=True)
+                yield Button("Up", id="up", compact=True)
+                yield Button("Down", id="down", compact=True)
+                yield Button("Pause after", id="pause", compact=True)
+                yield Button("Apply", id="done", variant="primary", compact=True)
+            yield Static("", classes="error")
 
     def on_mount(self) -> None:
         self._show(self._selected)
@@ -86,7 +88,7 @@ class AgentsDialog(Dialog[ChainChoice]):
             agent = self._rows[self._selected][0]
             self.query_one("#name", Input).value = agent.name
             self.query_one("#reads", Select).value = agent.reads
-            self.query_one("#instructions", TextArea).load_text(agent.instructions)
+            self.query_one("#instructions", TextField).load_text(agent.instructions)
 
     def _line(self, index: int) -> Content:
         agent, pauses = self._rows[index]
@@ -103,7 +105,7 @@ class AgentsDialog(Dialog[ChainChoice]):
         values: dict[str, Any] = {
             "name": self.query_one("#name", Input).value.strip(),
             "reads": self.query_one("#reads", Select).value,
-            "instructions": self.query_one("#instructions", TextArea).text,
+            "instructions": self.query_one("#instructions", TextField).text,
         }
         try:
             self._rows[self._selected] = dataclasses.replace(agent, **values), pauses

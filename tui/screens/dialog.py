@@ -12,30 +12,28 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Button, Input, OptionList, Static, TextArea
+from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from relaylite.paths import expanded
+from relaylite.terminal_text import fit_for_terminal
+from relaylite.tui.widgets.fields import LineField, TextField
 
 Result = TypeVar("Result")
 
 
 class Dialog(ModalScreen[Result | None], Generic[Result]):
-    """A framed box with a title and a line that says which keys work."""
+    """A framed box with a title and a line that says which keys work. Those that extend it compose their widgets inside `frame`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Leave")]
     title_text = ""
     hint = "Esc leaves"
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as box:
-            box.border_title = self.title_text
-            box.border_subtitle = self.hint
-            yield from self.content()
-
-    def content(self) -> ComposeResult:
-        """The widgets inside the frame."""
-        raise NotImplementedError
+    def frame(self) -> Vertical:
+        """What the dialog's widgets are put into."""
+        box = Vertical(classes="dialog")
+        box.border_title, box.border_subtitle = self.title_text, self.hint
+        return box
 
     def action_leave(self) -> None:
         self.dismiss(None)
@@ -51,15 +49,16 @@ class TextDialog(Dialog[str]):
         super().__init__()
         self.title_text, self._text, self._note = title, text, note
 
-    def content(self) -> ComposeResult:
-        if self._note:
-            yield Static(Content(self._note), classes="note")
-        yield TextArea(self._text, soft_wrap=True, show_line_numbers=False, tab_behavior="focus", id="text")
-        yield Button("Apply", variant="primary", id="done", compact=True)
+    def compose(self) -> ComposeResult:
+        with self.frame():
+            if self._note:
+                yield Static(Content(self._note), classes="note")
+            yield TextField(self._text, id="text")
+            yield Button("Apply", variant="primary", id="done", compact=True)
 
     @on(Button.Pressed, "#done")
     def action_done(self) -> None:
-        self.dismiss(self.query_one(TextArea).text)
+        self.dismiss(self.query_one(TextField).text)
 
 
 class PathDialog(Dialog[Path]):
@@ -67,14 +66,13 @@ class PathDialog(Dialog[Path]):
 
     hint = "Enter goes on · Esc leaves"
 
-    def __init__(self, title: str, path: Path, note: str = "") -> None:
+    def __init__(self, title: str, path: Path) -> None:
         super().__init__()
-        self.title_text, self._path, self._note = title, path, note
+        self.title_text, self._path = title, path
 
-    def content(self) -> ComposeResult:
-        yield Input(str(self._path), select_on_focus=False)
-        if self._note:
-            yield Static(Content(self._note), classes="note")
+    def compose(self) -> ComposeResult:
+        with self.frame():
+            yield LineField(str(self._path), select_on_focus=False)
 
     @on(Input.Submitted)
     def _submit(self, event: Input.Submitted) -> None:
@@ -91,8 +89,9 @@ class ChoiceDialog(Dialog[str]):
         super().__init__()
         self.title_text, self._choices, self._current = title, choices, current
 
-    def content(self) -> ComposeResult:
-        yield OptionList(*(Option(self._line(*choice), id=choice[0]) for choice in self._choices))
+    def compose(self) -> ComposeResult:
+        with self.frame():
+            yield OptionList(*(Option(self._line(*choice), id=choice[0]) for choice in self._choices))
 
     def on_mount(self) -> None:
         options = self.query_one(OptionList)
@@ -100,7 +99,7 @@ class ChoiceDialog(Dialog[str]):
 
     def _line(self, key: str, name: str, about: str) -> Content:
         mark = "● " if key == self._current else "○ "
-        return Content.assemble((mark + name, "bold"), (f"\n  {about}", "$muted"))
+        return Content.assemble((mark + name, "bold"), (f"\n  {fit_for_terminal(about)}", "$muted"))
 
     @on(OptionList.OptionSelected)
     def _choose(self, event: OptionList.OptionSelected) -> None:

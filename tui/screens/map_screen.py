@@ -11,7 +11,7 @@ from textual.screen import Screen
 from textual.widgets import Footer
 
 from relaylite.tui.conversation import TurnRecord
-from relaylite.tui.widgets.map_panel import MapPanel
+from relaylite.tui.widgets.inspector.map_panel import MapPanel
 
 
 class MapScreen(Screen[None]):

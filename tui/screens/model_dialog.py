@@ -9,12 +9,13 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from relaylite.gguf.catalog import CatalogEntry, load_catalog
-from relaylite.tui import figures
 from relaylite.tui.screens.dialog import Dialog
+from relaylite.tui.text import figures
+from relaylite.tui.widgets.fields import LineField
 
 
 class ModelDialog(Dialog[str]):
-    """Gives a name or a path; fetching and opening is the engine's thread's business, which reports its progress.
+    """Gives a name or a path. The engine's thread fetches and opens the model and reports how far it is.
 
     `current`: the name of the open model's file, "" if none is open.
     """
@@ -26,9 +27,10 @@ class ModelDialog(Dialog[str]):
         super().__init__()
         self._current = current
 
-    def content(self) -> ComposeResult:
-        yield Input(placeholder="a path to a GGUF file, or hf:owner/repo/file.gguf; or choose below", id="path", compact=True)
-        yield OptionList(*(Option(self._line(entry, None), id=entry.name) for entry in load_catalog().values()))
+    def compose(self) -> ComposeResult:
+        with self.frame():
+            yield LineField(placeholder="a path to a GGUF file, or hf:owner/repo/file.gguf; or choose below", id="path", compact=True)
+            yield OptionList(*(Option(self._line(entry, None), id=entry.name) for entry in load_catalog().values()))
 
     def on_mount(self) -> None:
         self.query_one(OptionList).highlighted = 0

@@ -11,8 +11,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 from relaylite.settings.settings import Settings, describe, shown
+from relaylite.terminal_text import one_line
 from relaylite.tui.commands import COMMANDS
-from relaylite.tui.safe_text import one_line
 from relaylite.tui.screens.dialog import Dialog
 
 KEY_WIDTH = 9
@@ -40,26 +40,25 @@ SIGNS = (
 )
 
 
-class Page(Dialog[None]):
-    """A page that scrolls."""
-
-    def content(self) -> ComposeResult:
-        with VerticalScroll():
-            yield Static(Content("\n").join(list(self.lines())))
-
-    def lines(self) -> Iterable[Content]:
-        raise NotImplementedError
+def page(lines: Iterable[Content]) -> ComposeResult:
+    """Lines that scroll."""
+    with VerticalScroll():
+        yield Static(Content("\n").join(list(lines)))
 
 
-class HelpPage(Page):
+class HelpPage(Dialog[None]):
     """Keys by where they work."""
 
     title_text = "Keys"
 
     def __init__(self, replaced: Mapping[str, str]) -> None:
-        """`replaced`: keys by action, as in the settings."""
+        """`replaced`: keys by command, as in the settings."""
         super().__init__()
         self._replaced = replaced
+
+    def compose(self) -> ComposeResult:
+        with self.frame():
+            yield from page(self.lines())
 
     def lines(self) -> Iterable[Content]:
         everywhere = [(c.key(self._replaced), f"{c.title}: {c.about}") for c in COMMANDS if c.keys]
@@ -78,7 +77,7 @@ class HelpPage(Page):
         yield Content("")
 
 
-class SettingsPage(Page):
+class SettingsPage(Dialog[None]):
     """Every setting with its value and where it came from."""
 
     title_text = "Settings"
@@ -87,6 +86,10 @@ class SettingsPage(Page):
     def __init__(self, settings: Settings, config_file: str) -> None:
         super().__init__()
         self._settings, self._config_file = settings, config_file
+
+    def compose(self) -> ComposeResult:
+        with self.frame():
+            yield from page(self.lines())
 
     def lines(self) -> Iterable[Content]:
         yield Content.styled(f"Your file: {self._config_file}", "$muted")

@@ -1,1 +1,1 @@
-"""The parts of the main screen, one a file."""
+"""What the main screen is made of, top to bottom: the bars and the input here, the two columns in folders of their own."""

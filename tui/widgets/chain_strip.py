@@ -13,6 +13,7 @@ from textual.widgets import Static
 
 from relaylite.chain.agents import Agent
 from relaylite.reuse.policies import Policy
+from relaylite.terminal_text import fit_for_terminal
 from relaylite.tui import look
 from relaylite.tui.conversation import State
 
@@ -25,7 +26,7 @@ class AgentChip(Static):
         self.agent, self.index = agent, index
         self.state: State = "waiting"
         self.pauses = False
-        self.tooltip = Content(f"{agent.name} reads {reads_of(agent)}\n{agent.instructions[:160]}")
+        self.tooltip = Content(f"{agent.name} reads {reads_of(agent)}\n{fit_for_terminal(agent.instructions[:160])}")
 
     def show(self, state: State, pauses: bool) -> None:
         self.state, self.pauses = state, pauses
@@ -95,7 +96,7 @@ class ChainStrip(Horizontal):
         self._policy = policy
         widget = self.query_one("#policy", Static)
         widget.update(self._policy_content(refusal))
-        widget.tooltip = Content(refusal or "How much is reused; click or F5 to change")
+        widget.tooltip = Content(fit_for_terminal(refusal or "") or "How much is reused; click or F5 to change")
 
     async def set_agents(self, agents: Sequence[Agent]) -> None:
         self._agents = tuple(agents)

@@ -6,10 +6,9 @@ from typing import Any
 
 from textual import _ansi_sequences, events
 from textual.message import Message
-from textual.widgets import TextArea
 
 from relaylite.tui.files import History
-from relaylite.tui.safe_text import safe_text
+from relaylite.tui.widgets.fields import TextField
 
 NEW_LINE_KEYS = ("ctrl+j", "shift+enter", "alt+enter", "shift+\r")  # the last: xterm's modifyOtherKeys
 
@@ -24,7 +23,7 @@ def teach_alt_enter() -> None:
     sequences["\x1b\r"] = sequences["\x1b\n"] = (_AltEnter,)
 
 
-class PromptInput(TextArea):
+class PromptInput(TextField):
     """Posts `Sent`, also for an empty text. A message that could not be sent is put back with `give_back`."""
 
     class Sent(Message):
@@ -33,7 +32,7 @@ class PromptInput(TextArea):
             self.text = text
 
     def __init__(self, history: History, **kwargs: Any) -> None:
-        super().__init__(soft_wrap=True, show_line_numbers=False, highlight_cursor_line=False, tab_behavior="focus", **kwargs)
+        super().__init__(highlight_cursor_line=False, **kwargs)
         self._history = history
         self._place: int | None = None  # in the history; None is the draft
         self._draft = ""
@@ -49,12 +48,6 @@ class PromptInput(TextArea):
             self.insert("\n")
         else:
             await super()._on_key(event)
-
-    async def _on_paste(self, event: events.Paste) -> None:
-        event.prevent_default()
-        event.stop()
-        self.insert(safe_text(event.text))
-        self.scroll_cursor_visible()
 
     def _send(self) -> None:
         self.post_message(self.Sent(self.text))

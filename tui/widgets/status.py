@@ -11,10 +11,11 @@ from textual.content import Content
 from textual.widgets import Static
 
 from relaylite.engine.interface import ModelInfo
-from relaylite.tui import figures, look
-from relaylite.tui.backend import Progress
+from relaylite.terminal_text import one_line
+from relaylite.tui import look
 from relaylite.tui.conversation import Conversation, TurnRecord
-from relaylite.tui.safe_text import one_line
+from relaylite.tui.engine.opener import Progress
+from relaylite.tui.text import figures
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 

@@ -20,7 +20,7 @@ from relaylite.settings.settings import Settings
 def command(settings: Settings, document: Document) -> None:
     """List the agents that a chain can be made of, with their instructions.
 
-    Your own stand in agents.toml in the config folder (`relaylite config` shows where) or in --agents-file.
+    Agents of your own stand in agents.toml in the config folder (`relaylite config` shows where) or in the file of --agents-file.
     """
     agents = load_agents(settings.agents_file)
     document.value = [asdict(agent) for agent in agents.values()]

@@ -2,131 +2,127 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from relaylite.chain.agents import Agent
 from relaylite.cli import options
+from relaylite.cli.chains import agents_of
 from relaylite.cli.command import Command
 from relaylite.cli.document import Document
-from relaylite.cli.interrupts import Work
 from relaylite.cli.opening import open_engine
-from relaylite.cli.terminal import Output, bar
+from relaylite.cli.progress import OnProgress, with_progress
+from relaylite.cli.terminal import Output
 from relaylite.errors import UsageError
+from relaylite.reuse.policies import LABELS
 from relaylite.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from relaylite.bench.measuring import Bench, BenchOptions, Sample
+    from relaylite.bench.bench import Bench
+    from relaylite.bench.options import BenchOptions
+    from relaylite.bench.sample import Sample
     from relaylite.bench.tasks import Task
     from relaylite.engine.engine import Engine
 
-DEFAULT_POLICIES = "full,prefix,naive,relay:fast,relay,relay:careful"
-
-
-class _Lengths(click.ParamType[tuple[int, ...]]):
-    """`250` or `128,256,512`."""
-
-    name = "N,N,…"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        try:
-            lengths = tuple(int(part) for part in str(value).split(","))
-        except ValueError:
-            self.fail(f"{value!r} is no number of tokens, nor several with commas", param, ctx)
-        if min(lengths) < 32 or max(lengths) > 1 << 20:
-            self.fail("relayed text needs 32 tokens or more: less is not taken over", param, ctx)
-        return tuple(sorted(set(lengths)))
-
-
-@click.command(
-    "bench",
-    cls=Command,
-    examples=(
-        "relaylite bench --tasks gsm8k.jsonl --n 10",
-        "relaylite bench --tasks gsm8k.jsonl --relayed 256,1024 --plots pictures --json",
-    ),
+EXAMPLES = (
+    "relaylite bench --tasks gsm8k.jsonl --n 10",
+    "relaylite bench --tasks gsm8k.jsonl --relayed 256,1024 --plots pictures --json",
 )
-@click.option(
-    "--tasks",
-    "tasks_file",
-    type=click.Path(path_type=Path),
-    required=True,
-    metavar="FILE",
-    help="GSM8K, HumanEval (JSON lines) or MMLU (CSV).",
+TASKS = "Tasks for the chains: GSM8K, HumanEval (JSON lines) or MMLU (CSV)."
+POLICIES = (
+    "Policies to measure. Also epic:K, cacheblend:SHARE, random:SHARE, everything. relay@q6-q4 reads smaller rows; "
+    "relay+max_share=0.1 changes a parameter of the model's profile."
 )
-@click.option("--n", type=click.IntRange(1), default=30, show_default=True, help="How many chains.")
-@click.option(
-    "--policies",
-    default=DEFAULT_POLICIES,
-    show_default=True,
-    help="Also epic:K, cacheblend:SHARE, random:SHARE, everything; relay@q6-q4 reads smaller rows.",
-)
-@click.option(
-    "--relayed", type=_Lengths(), default=None, help="Measure at these lengths of relayed text instead of the chain's own answers."
-)
-@click.option("--max-tokens", type=click.IntRange(33), default=256, show_default=True, help="Tokens of each answer.")
-@click.option("--cold", is_flag=True, help="A first visit: the reading agent's instructions were never seen before.")
-@click.option("--answers/--no-answers", default=True, help="Have every policy write the last answer and count the right ones.")
-@click.option("--execute", is_flag=True, help="Run programs that the model wrote, to judge them (limits, but no sandbox).")
+RELAYED = "Measure at these lengths of relayed text, in tokens, instead of the chain's own answers."
+ANSWERS = "Have every policy write the last answer too, and count the right ones."
+EXECUTE = "Run programs that the model wrote, to judge them. There are limits of time and memory, but no sandbox."
+
+
+@click.command("bench", cls=Command, examples=EXAMPLES)
+@click.option("--tasks", "tasks_file", type=click.Path(path_type=Path), required=True, metavar="FILE", help=TASKS)
+@click.option("--n", type=click.IntRange(1), default=30, show_default=True, metavar="N", help="How many chains.")
+@click.option("--policies", default=",".join(LABELS), show_default=True, metavar="P,P,…", help=POLICIES)
+@click.option("--relayed", metavar="N,N,…", help=RELAYED)
+@click.option("--max-tokens", type=click.IntRange(33), default=256, show_default=True, metavar="N", help="Tokens of each answer.")
+@click.option("--cold", is_flag=True, help="A first visit: the instructions of the agent that reads were never seen before.")
+@click.option("--answers/--no-answers", default=True, help=ANSWERS)
+@click.option("--execute", is_flag=True, help=EXECUTE)
 @click.option("--plots", type=click.Path(path_type=Path), metavar="FOLDER", help="Write pictures (SVG) there.")
 @options.setting_options("agents", "agents_file", *options.MODEL)
 @options.json_option
 @options.talk_options
 def command(
-    tasks_file: Path, n: int, policies: str, relayed: tuple[int, ...] | None, max_tokens: int, cold: bool, answers: bool, execute: bool,
+    tasks_file: Path, n: int, policies: str, relayed: str | None, max_tokens: int, cold: bool, answers: bool, execute: bool,
     plots: Path | None, settings: Settings, document: Document, quiet: bool, verbose: bool,
 ) -> None:  # fmt: skip
-    """Run every policy on the very same prompts, in turn, and say what each costs and keeps against a full prefill.
+    """Run every policy on the same prompts, in turn, and say what each costs and keeps against a full prefill.
 
-    Chains are made from the tasks: agents write, exactly computed; then what the next agent reads is prefilled by each policy. By
-    default the text before the first relayed answer was seen before, as in a conversation that goes on. docs/results.md explains
-    the figures.
+    Chains are made from the tasks. An agent writes, with all of its prompt computed; then each policy prefills what the next agent
+    reads. By default the text before the first relayed answer was seen before, as in a conversation that goes on.
+    docs/results.md explains the figures.
     """
+    from relaylite.bench.bench import Bench
     from relaylite.bench.chains import ChainOptions
-    from relaylite.bench.measuring import BenchOptions
+    from relaylite.bench.methods import parse_methods
+    from relaylite.bench.options import BenchOptions
+    from relaylite.bench.report import document as report_of
     from relaylite.bench.tasks import read_tasks
 
     output = Output(quiet=quiet)
-    tasks = read_tasks(tasks_file)
-    chains = ChainOptions(max_tokens=max_tokens, is_warm=not cold)
-    wanted = BenchOptions(chains, relayed=relayed or (), judges=answers, executes=execute)
+    tasks, lengths = read_tasks(tasks_file), _lengths(relayed)
+    wanted = BenchOptions(ChainOptions(max_tokens=max_tokens, is_warm=not cold), relayed=lengths, judges=answers, executes=execute)
     about: dict[str, Any] = {"tasks": {"file": tasks_file.name, "kind": tasks[0].kind, "chains": 0}}
     samples: list[Sample] = []
     try:
-        n_ctx = max(4096, (max(wanted.relayed, default=0) * 5 // 4 + 1024 + max_tokens) // 256 * 256)
-        with open_engine(settings, output, n_ctx=n_ctx, verbose=verbose) as engine:
+        methods = parse_methods(policies)
+        with open_engine(settings, output, n_ctx=_context_for(wanted), verbose=verbose) as engine:
             about |= _about(engine, settings, wanted)
-            bench = _bench(engine, settings, policies, wanted)
+            bench = Bench(engine, methods, _agents(settings), wanted)
             try:
-                _follow(bench, tasks, n, output, samples)
+                _measure(bench, tasks, n, output, samples)
             finally:
                 about["tasks"]["chains"] = bench.n_chains
     finally:
-        _report(samples, about, document, output, plots=plots)
+        document.value = report_of(samples, about)
+        if samples and not document.is_wanted:
+            _show(document.value, output)
+        if samples and plots is not None:
+            _draw(document.value, plots, output)
 
 
-def _bench(engine: Engine, settings: Settings, policies: str, wanted: BenchOptions) -> Bench:
-    from relaylite.bench.measuring import Bench
-    from relaylite.bench.methods import parse_methods
-    from relaylite.cli.commands.run import chosen_agents
+def _lengths(text: str | None) -> tuple[int, ...]:
+    """`128,256` as numbers, ascending, each once."""
+    if text is None:
+        return ()
+    try:
+        lengths = {int(part) for part in text.split(",")}
+    except ValueError as error:
+        raise UsageError(f"--relayed: {text!r} is no number of tokens, nor several with commas") from error
+    if min(lengths) < 32 or max(lengths) > 1 << 20:
+        raise UsageError("--relayed: relayed text needs 32 tokens or more: less is not taken over")
+    return tuple(sorted(lengths))
 
-    agents = chosen_agents(settings) if settings.sources.get("agents", "").startswith("--") else None
-    return Bench(engine, parse_methods(policies, engine.info.n_layer), agents, wanted)
+
+def _context_for(wanted: BenchOptions) -> int:
+    """Tokens of context that hold the longest prompt, its template and an answer."""
+    return max(4096, (max(wanted.relayed, default=0) * 5 // 4 + 1024 + wanted.chains.max_tokens) // 256 * 256)
 
 
-def _follow(bench: Bench, tasks: list[Task], n: int, output: Output, samples: list[Sample]) -> None:
-    def work(post: Callable[[Callable[[], None]], None]) -> None:
-        def show(done: float, what: str) -> None:
-            post(lambda: output.status(f"{bar(done)} {what}"))
+def _agents(settings: Settings) -> tuple[Agent, ...] | None:
+    """Those of the command line; None if it names none: what settings say is for runs, a benchmark takes those that fit its tasks."""
+    return agents_of(settings) if settings.sources.get("agents", "").startswith("--") else None
 
-        for found in bench.run(tasks, n, show):
+
+def _measure(bench: Bench, tasks: list[Task], n: int, output: Output, samples: list[Sample]) -> None:
+    """Adds to `samples` as they come, so that those of a stopped benchmark are there. Raises UsageError if there are none."""
+
+    def run(on_progress: OnProgress) -> None:
+        for found in bench.run(tasks, n, on_progress):
             samples.extend(found)
 
-    for news in Work(work, bench.cancel):
-        news()
-    output.status("")
+    with_progress(run, bench.cancel, output)
     if bench.n_skipped:
         output.note(f"{bench.n_skipped} prompts held no relayed text and were left out")
     if not samples:
@@ -151,29 +147,16 @@ def _about(engine: Engine, settings: Settings, wanted: BenchOptions) -> dict[str
     }
 
 
-def _report(samples: list[Sample], about: dict[str, Any], document: Document, output: Output, *, plots: Path | None) -> None:
-    """The document or the tables, of all that was measured until then; and the pictures."""
-    from relaylite.bench import report as reports
+def _show(report: dict[str, Any], output: Output) -> None:
+    """A table for each group of prompts, if there are several, and one for all of them."""
+    from relaylite.bench.report import table
 
-    report = document.value = reports.document(samples, about)
-    if samples and not document.is_wanted:
-        for group in report["groups"] if len(report["groups"]) > 1 else []:
-            output.line(_headline(group["group"], group))
-            _show(reports.table(group["rows"]), output)
-        output.line(_headline("all", report))
-        _show(reports.table(report["rows"]), output)
-    if plots is not None and samples:
-        _draw(report, plots, output)
-
-
-def _headline(name: str, group: dict[str, Any]) -> str:
-    tokens = f"{group['prefix_tokens']:.0f} prefix, {group['relayed_tokens']:.0f} relayed and {group['new_tokens']:.0f} new tokens"
-    return f"{name}: {group['n_prompts']} prompts of {tokens} (medians)"
-
-
-def _show(lines: list[str], output: Output) -> None:
-    for line in [*lines, ""]:
-        output.line(line)
+    groups = [(group["group"], group) for group in report["groups"]] if len(report["groups"]) > 1 else []
+    for name, group in [*groups, ("all", report)]:
+        tokens = f"{group['prefix_tokens']:.0f} prefix, {group['relayed_tokens']:.0f} relayed and {group['new_tokens']:.0f} new tokens"
+        output.line(f"{name}: {group['n_prompts']} prompts of {tokens} (medians)")
+        for line in [*table(group["rows"]), ""]:
+            output.line(line)
 
 
 def _draw(report: dict[str, Any], folder: Path, output: Output) -> None:

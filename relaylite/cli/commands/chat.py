@@ -2,46 +2,39 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from relaylite.chain import sessions
-from relaylite.chain.attachments import Attachment, attached_in, read_attachment, words_without_file
+from relaylite.chain.attachments import Attachment, read_attachment
 from relaylite.cli import options
+from relaylite.cli.chains import agents_of
 from relaylite.cli.command import Command
-from relaylite.cli.commands.run import chosen_agents, events_of
 from relaylite.cli.group import TERMINATED
 from relaylite.cli.interrupts import Terminated, lost_worker
-from relaylite.cli.narrator import Narrator
 from relaylite.cli.opening import open_relay
-from relaylite.cli.tasks import checked
+from relaylite.cli.plain_chat import PlainChat
 from relaylite.cli.terminal import Output
-from relaylite.errors import RelayliteError, UsageError, did_you_mean
+from relaylite.errors import RelayliteError
 from relaylite.settings.settings import Settings
 
 if TYPE_CHECKING:
     from relaylite.api import Relay
     from relaylite.chain.chain import Chain
 
-HELP = (
-    "/retry answers the last message anew, /policy NAME changes what is taken over, /quit ends; "
-    "anything else goes to the agents, and @FILE in it attaches that file"
-)
 EXAMPLES = (
     "relaylite chat --agents plan,code,review",
     "relaylite chat --session work --model qwen3-4b",
     "printf 'Name a colour.\\nAnother one.\\n' | relaylite chat --agents solve",
 )
-_COMMAND = re.compile(r"/[A-Za-z?]+")  # a path such as /etc/hosts is none
 
 
 @click.command("chat", cls=Command, examples=EXAMPLES)
-@click.option("--plain", is_flag=True, help="Lines in, lines out, also on a terminal.")
-@click.option("--session", metavar="NAME", help="Go on with the conversation of this name, or begin it; kept after every answer.")
+@click.option("--plain", is_flag=True, help="Read and write lines, also on a terminal.")
+@click.option("--session", metavar="NAME", help="Go on with the conversation NAME, or begin it. It is kept after every answer.")
 @options.file_option
 @options.setting_options(*options.CHAIN, *options.MODEL)
 @options.talk_options
@@ -51,121 +44,36 @@ def command(plain: bool, session: str | None, files: tuple[str, ...], settings: 
     On a terminal this opens an app. Elsewhere, or with --plain, each line read is a message. Files go with the first message.
     """
     saved = sessions.load(session) if session is not None else None
-    agents, attached = chosen_agents(settings), [read_attachment(file) for file in files]
+    agents, attached = agents_of(settings), [read_attachment(file) for file in files]
     if not plain and sys.stdin.isatty() and sys.stdout.isatty():
-        from relaylite.tui import run_app
-
-        code = run_app(settings, session=session, files=attached)
-        if code == TERMINATED:
-            if lost := lost_worker():  # the app had the terminal when that was said
-                raise RelayliteError(lost)
-            raise Terminated
-        return code
+        return _in_app(settings, session, attached)
     output = Output(quiet=quiet)
     with open_relay(settings, output, verbose=verbose) as relay:
         chain = _resumed(relay, saved, settings) if saved is not None else relay.chain(agents)
-        return PlainChat(
-            chain, output, attached, keep=lambda: sessions.save(session, chain.to_dict()) if session is not None else None
-        ).run()
+        return PlainChat(chain, output, attached, keep=lambda: _keep(chain, session)).run()
+
+
+def _in_app(settings: Settings, session: str | None, attached: list[Attachment]) -> int:
+    from relaylite.tui import run_app
+
+    code = run_app(settings, session=session, files=attached)
+    if code == TERMINATED:
+        if lost := lost_worker():  # the app had the terminal when that was said
+            raise RelayliteError(lost)
+        raise Terminated
+    return code
 
 
 def _resumed(relay: Relay, saved: Mapping[str, Any], settings: Settings) -> Chain:
-    """The conversation as it was saved, but for agents and policy that flags name."""
+    """The conversation as it was saved, but for agents and policy that flags or variables name."""
     chain = relay.chain_from_dict(saved)
     if settings.is_forced("agents"):
-        chain.agents = chosen_agents(settings)
+        chain.agents = agents_of(settings)
     if settings.is_forced("policy") or settings.is_forced("fidelity"):
         chain.policy = relay.policy
     return chain
 
 
-class PlainChat:
-    """Reads lines until they end. A line that cannot be carried out is one line on stderr, and the chat goes on.
-
-    On a terminal Ctrl-C stops the answer only. Elsewhere it ends the chat, and lines that were refused show in the exit code.
-    """
-
-    def __init__(self, chain: Chain, output: Output, attached: list[Attachment], *, keep: Callable[[], None]) -> None:
-        """`attached` goes with the first message; `keep` is called when the conversation has changed."""
-        self._chain, self._output, self._attached, self._keep = chain, output, attached, keep
-        self._is_interactive = sys.stdin.isatty()
-        self._narrator = Narrator(output, chain.agents)
-        self._commands: dict[str, Callable[[str], None]] = {
-            "/help": self._help, "/retry": self._retry, "/policy": self._policy, "/quit": self._quit
-        }  # fmt: skip
-        self._has_ended = False
-
-    def run(self) -> int:
-        """The exit code."""
-        if self._is_interactive:
-            names = [agent.name for agent in self._chain.agents]
-            self._output.note(f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} listening; /help shows more")
-        code = 0
-        while not self._has_ended and (line := self._line()):
-            try:
-                self._act(_decoded(line))
-            except UsageError as error:
-                self._output.error(str(error))
-                code = code if self._is_interactive else error.exit_code
-            except KeyboardInterrupt as stop:
-                if not self._is_interactive:
-                    raise
-                self._output.error(str(stop))
-        return code
-
-    def _line(self) -> bytes:
-        """The next line, b"" after the last. An invitation to type is shown on a terminal."""
-        if not self._is_interactive:
-            return sys.stdin.buffer.readline()
-        self._output.end_line()
-        print("> ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.buffer.readline()
-        if not line:
-            print(file=sys.stderr)
-        return line
-
-    def _act(self, line: str) -> None:
-        command, _, rest = line.strip().partition(" ")
-        if not line.strip():
-            return
-        if not _COMMAND.fullmatch(line.partition(" ")[0].rstrip()):
-            files, missing = attached_in(line)
-            self._answer(checked(line, "the message"), files, words_without_file(missing))
-        elif command in self._commands:
-            self._commands[command](rest.strip())
-        else:
-            meant = did_you_mean(command, self._commands, f"known: {', '.join(self._commands)}")
-            raise UsageError(f"there is no {command}; {meant} A space before it sends it as a message")
-
-    def _answer(self, message: str, files: Iterable[Attachment] = (), note: str = "") -> None:
-        attached, self._attached = [*self._attached, *files], []
-        if note:
-            self._output.note(f"note: {note}")
-        try:
-            for event in events_of(self._chain, lambda: self._chain.stream(message, files=attached)):
-                self._narrator.show(event)
-        finally:
-            self._output.end_line()
-            self._keep()
-
-    def _help(self, _: str) -> None:
-        self._output.note(HELP)
-
-    def _retry(self, _: str) -> None:
-        files = self._chain.rounds[-1].files if self._chain.rounds else ()
-        self._answer(self._chain.retry(), files)
-
-    def _policy(self, name: str) -> None:
-        if name:
-            self._chain.policy = name
-        self._output.note(f"policy {self._chain.policy.label}")
-
-    def _quit(self, _: str) -> None:
-        self._has_ended = True
-
-
-def _decoded(line: bytes) -> str:
-    try:
-        return line.decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise UsageError("a line of standard input is not UTF-8 text; convert it first") from error
+def _keep(chain: Chain, session: str | None) -> None:
+    if session is not None:
+        sessions.save(session, chain.to_dict())

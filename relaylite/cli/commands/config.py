@@ -19,7 +19,7 @@ from relaylite.settings.settings import describe, load_settings, shown
 def command(document: Document) -> None:
     """Show every setting, its value and where that came from.
 
-    Precedence: flag, RELAYLITE_* variable, ./relaylite.toml, config.toml in the config folder.
+    A flag goes before a RELAYLITE_* variable, that before ./relaylite.toml, and that before config.toml in the config folder.
     """
     settings = load_settings()
     rows = []

@@ -21,7 +21,10 @@ _MARKS = {PROBLEM: ("✗", "red"), NOTE: ("!", "yellow")}
 @click.option("-m", "--model", metavar="MODEL", help="The model of the speed check.")
 @options.json_option
 def command(model: str | None, quick: bool, document: Document) -> int:
-    """Check this installation: versions, llama.cpp's features and devices, memory, folders, speed. Exit code 1 if something is broken."""
+    """Check this installation: versions, llama.cpp's features and devices, memory, folders and speed.
+
+    Exit code 1 if something is broken.
+    """
     output = Output(quiet=document.is_wanted)
     found: list[Finding] = []
     for check in (installation, llama_cpp, machine, places):

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def command(named: str | None, settings: Settings, document: Document, quiet: bool, verbose: bool) -> None:
     """Open MODEL and say what it is, what it needs, and whether it can relay.
 
-    Opening compares one slice of the model's own graph with llama.cpp's decoder (the self-check); where they differ, or something
-    that relaying needs is missing, relaying is off for that model and the reason stands here.
+    Opening runs the self-check: it computes one range of layers apart and compares that with llama.cpp's decoder. If they differ, or if
+    the model lacks what relaying needs, relaying is off for this model; then the reason is shown.
     """
     output = Output(quiet=quiet)
     with open_relay(settings.for_model(named), output, verbose=verbose) as relay:

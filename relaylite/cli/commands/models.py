@@ -8,7 +8,7 @@ from dataclasses import asdict
 import click
 
 from relaylite.cli import options
-from relaylite.cli.command import CONTEXT, Group
+from relaylite.cli.command import Group
 from relaylite.cli.document import Document
 from relaylite.cli.interrupts import Work
 from relaylite.cli.terminal import Output
@@ -19,7 +19,6 @@ from relaylite.gguf.catalog import CatalogEntry, find_entry, find_remote, load_c
 @click.group(
     "models",
     cls=Group,
-    context_settings=CONTEXT,
     examples=("relaylite models list", "relaylite models pull qwen3-4b", 'relaylite run "A haiku about rain." -m qwen3-4b -a write'),
 )
 def command() -> None:
@@ -32,22 +31,27 @@ def command() -> None:
 @command.command("list")
 @options.json_option
 def list_models(document: Document) -> None:
-    """Show the catalogue; * marks models that are on this machine."""
+    """Show the catalogue, and which of its models are on this machine."""
     entries = list(load_catalog().values())
     document.value = [_to_dict(entry) for entry in entries]
     if document.is_wanted:
         return
     rows = [_row(entry) for entry in entries]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    output = Output()
     for row in rows:
-        click.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+        output.line("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    output.note("* is on this machine; `relaylite models pull NAME` fetches another one")
 
 
 @command.command("pull")
 @click.argument("model")
 @options.talk_options
 def pull(model: str, quiet: bool, verbose: bool) -> None:
-    """Fetch MODEL, going on where an interrupted download stopped, check it, and print its path."""
+    """Fetch MODEL, check it and print its path.
+
+    A download that was interrupted goes on where it stopped.
+    """
     output = Output(quiet=quiet)
     found: list[str] = []
 
@@ -65,7 +69,7 @@ def pull(model: str, quiet: bool, verbose: bool) -> None:
 @command.command("path")
 @click.argument("model")
 def path(model: str) -> None:
-    """Print where MODEL lies on this machine; exit code 2 if it does not."""
+    """Print the path of MODEL; exit code 2 if it is not on this machine."""
     from relaylite.gguf import download
 
     entry = find_entry(model)
@@ -78,7 +82,10 @@ def path(model: str) -> None:
 @command.command("rm")
 @click.argument("model")
 def remove(model: str) -> None:
-    """Remove MODEL, and what an interrupted download of it left, from this machine."""
+    """Remove MODEL from this machine.
+
+    What an interrupted download of it left goes too.
+    """
     from relaylite.gguf import download
 
     freed = download.remove(find_remote(model))

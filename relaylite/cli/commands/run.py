@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from relaylite.chain.agents import Agent, choose_agents, load_agents
 from relaylite.chain.attachments import Attachment, read_attachment
 from relaylite.cli import options
+from relaylite.cli.chains import agents_of, events_of
 from relaylite.cli.command import Command
 from relaylite.cli.document import Document
-from relaylite.cli.interrupts import Work
 from relaylite.cli.narrator import Narrator
 from relaylite.cli.opening import open_relay
 from relaylite.cli.tasks import read_task
 from relaylite.cli.terminal import Output
-from relaylite.metrics import FINISH_CANCELLED
 from relaylite.settings.settings import Settings
 
 if TYPE_CHECKING:
     from relaylite.chain.chain import Chain
-    from relaylite.events import Event
 
 EXAMPLES = (
     'relaylite run "Write a function that merges two sorted lists." --agents plan,code,review',
@@ -52,17 +47,18 @@ def command(
     quiet: bool,
     verbose: bool,
 ) -> None:
-    """Let agents answer TASK in turn, each reading what those before it wrote.
+    """Let agents answer TASK in turn; each reads what those before it wrote.
 
     Answers go to stdout; figures and notes go to stderr.
     """
     output = Output(quiet=quiet)
     document.value = {"model": settings.model, "policy": settings.policy, "agents": [], "error": None}
-    request = Request(read_task(task, task_file), [read_attachment(file) for file in files], chosen_agents(settings))
+    text, attached, agents = read_task(task, task_file), [read_attachment(file) for file in files], agents_of(settings)
+    narrator = Narrator(output, agents, shows_answers=not (last or document.is_wanted))
     with open_relay(settings, output, verbose=verbose) as relay:
-        chain = relay.chain(request.agents)
+        chain = relay.chain(agents)
         try:
-            _follow(chain, request, output, shows_answers=not (last or document.is_wanted))
+            _show(chain, text, attached, narrator)
         finally:
             output.end_line()
             document.value = {**chain.result.to_dict(), "error": None}
@@ -71,39 +67,6 @@ def command(
             output.end_line()
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a run is asked for."""
-
-    task: str
-    files: list[Attachment]
-    agents: tuple[Agent, ...]
-
-
-def chosen_agents(settings: Settings) -> tuple[Agent, ...]:
-    """The agents that the settings name, with sampling values of flags and variables before their own."""
-    chosen = choose_agents(settings.agents, load_agents(settings.agents_file))
-    return tuple(agent.with_sampling(settings.forced_sampling()) for agent in chosen)
-
-
-def events_of(chain: Chain, start: Callable[[], Any]) -> Work[Event]:
-    """The events of a run that `start` begins, with Ctrl-C and SIGTERM cancelling it."""
-
-    def work(post: Callable[[Event], None]) -> None:
-        for event in start():
-            post(event)
-
-    return Work(work, chain.cancel, lambda: kept_of(chain))
-
-
-def kept_of(chain: Chain) -> str:
-    """What there is of the last message's answers when a run is stopped."""
-    turns = chain.rounds[-1].turns if chain.rounds else []
-    names = [turn.agent + (" (cut short)" if turn.finish_reason == FINISH_CANCELLED else "") for turn in turns]
-    return f"stopped; kept: {', '.join(names)}" if names else "stopped before anything was written"
-
-
-def _follow(chain: Chain, request: Request, output: Output, *, shows_answers: bool) -> None:
-    narrator = Narrator(output, chain.agents, shows_answers=shows_answers)
-    for event in events_of(chain, lambda: chain.stream(request.task, files=request.files)):
+def _show(chain: Chain, task: str, files: list[Attachment], narrator: Narrator) -> None:
+    for event in events_of(chain, lambda: chain.stream(task, files=files)):
         narrator.show(event)

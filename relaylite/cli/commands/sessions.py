@@ -9,7 +9,7 @@ import click
 
 from relaylite.chain import sessions
 from relaylite.cli import options
-from relaylite.cli.command import CONTEXT, Group
+from relaylite.cli.command import Group
 from relaylite.cli.document import Document
 from relaylite.cli.terminal import Output
 
@@ -20,7 +20,6 @@ FIRST_MESSAGE = 48  # characters of it that are shown
     "sessions",
     cls=Group,
     invoke_without_command=True,
-    context_settings=CONTEXT,
     examples=("relaylite sessions", "relaylite chat --session work", "relaylite sessions rm work"),
 )
 @options.json_option
@@ -38,11 +37,7 @@ def command(context: click.Context, document: Document) -> None:
         output.note("no sessions yet; `relaylite chat --session NAME` begins one")
     width = max((len(session.name) for session in found), default=0)
     for session in found:
-        changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.changed_s))
-        message = " ".join(session.first_message.split())
-        said = message if len(message) <= FIRST_MESSAGE else message[: FIRST_MESSAGE - 1] + "…"
-        rounds = f"{session.n_rounds} message{'' if session.n_rounds == 1 else 's'}" if session.agents else "damaged"
-        output.line(f"{session.name.ljust(width)}  {changed}  {rounds}  {','.join(session.agents)}  {said}".rstrip())
+        output.line(f"{session.name.ljust(width)}  {_about(session)}")
 
 
 @command.command("rm")
@@ -51,3 +46,12 @@ def remove(name: str) -> None:
     """Remove the conversation NAME."""
     sessions.remove(name)
     click.echo(f"removed {name}")
+
+
+def _about(session: sessions.Session) -> str:
+    """When it was changed, how long it is, its agents, and how it begins."""
+    changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.changed_s))
+    message = " ".join(session.first_message.split())
+    said = message if len(message) <= FIRST_MESSAGE else message[: FIRST_MESSAGE - 1] + "…"
+    rounds = f"{session.n_rounds} message{'' if session.n_rounds == 1 else 's'}" if session.agents else "damaged"
+    return f"{changed}  {rounds}  {','.join(session.agents)}  {said}".rstrip()

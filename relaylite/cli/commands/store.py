@@ -9,7 +9,7 @@ import click
 
 from relaylite import paths
 from relaylite.cli import options
-from relaylite.cli.command import CONTEXT, Group
+from relaylite.cli.command import Group
 from relaylite.cli.document import Document
 from relaylite.cli.terminal import Output
 from relaylite.errors import RelayliteError
@@ -23,13 +23,12 @@ if TYPE_CHECKING:
     "store",
     cls=Group,
     invoke_without_command=True,
-    context_settings=CONTEXT,
     examples=("relaylite store", "relaylite store verify", "RELAYLITE_STORE_DISK=10GiB relaylite run --task-file task.md"),
 )
 @options.json_option
 @click.pass_context
 def command(context: click.Context, document: Document) -> None:
-    """Show what rows are kept on disk and what they saved, over all runs and models."""
+    """Show how many rows are kept on disk, and how much prefill they saved in all runs with all models."""
     if context.invoked_subcommand is not None:
         return
     stats = _folder().stats()
@@ -44,7 +43,7 @@ def command(context: click.Context, document: Document) -> None:
 
 @command.command("clear")
 def clear() -> None:
-    """Remove all rows on disk, of all models."""
+    """Remove the rows of all models from disk."""
     from relaylite.store.folder import CannotWrite
 
     folder = _folder()
@@ -57,7 +56,10 @@ def clear() -> None:
 @command.command("verify")
 @options.json_option
 def verify(document: Document) -> None:
-    """Read every file whole and remove the damaged ones; exit code 1 if there were any."""
+    """Check every file and remove damaged ones.
+
+    Exit code 1 if there were any.
+    """
     n_right, damaged = _folder().verify()
     document.value = {"right": n_right, "removed": damaged}
     if not document.is_wanted:

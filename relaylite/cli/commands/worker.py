@@ -1,4 +1,4 @@
-"""`relaylite worker`: holds layers for relaylite elsewhere, as a worker of llama.cpp's RPC backend."""
+"""`relaylite worker`: holds layers of models for relaylite on other machines, by llama.cpp's RPC backend."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from relaylite.errors import RelayliteError, UsageError
 from relaylite.machine.resources import physical_cores
 
 DEFAULT_PORT = 50052
+HOST = "The address of this machine to listen at; 0.0.0.0 is all of its addresses."
 
 
 @click.command("worker", cls=Command, examples=("relaylite worker", "relaylite worker --host 192.168.1.20 --port 50052"))
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="IPV4", help="Where to listen; 0.0.0.0 is everywhere.")
-@click.option("--port", type=click.IntRange(1, 65535), default=DEFAULT_PORT, show_default=True, metavar="N", help="And at which port.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="IPV4", help=HOST)
+@click.option("--port", type=click.IntRange(1, 65535), default=DEFAULT_PORT, show_default=True, metavar="N", help="The port to listen at.")
 @click.option("--threads", type=click.IntRange(1, 512), metavar="N", help="CPU threads; one for each core by default.")
 def command(host: str, port: int, threads: int | None) -> None:
-    """Hold layers of models for others, who name this place with --rpc, until Ctrl-C.
+    """Hold layers of models for relaylite on other machines, until Ctrl-C.
 
-    Offers this machine's graphics cards, or its CPU if there are none, to one client at a time.
+    The other machine names this one with --rpc. It gets the graphics cards here, or the CPU if there are none. One client is served at
+    a time.
     """
     from relaylite.engine import llama
     from relaylite.machine import devices, workers

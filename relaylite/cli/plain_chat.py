@@ -1,0 +1,116 @@
+"""`PlainChat`: a conversation with a chain, line by line: lines in, answers and notes out."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from relaylite.chain.attachments import Attachment, attached_in, words_without_file
+from relaylite.cli.chains import events_of
+from relaylite.cli.narrator import Narrator
+from relaylite.cli.tasks import checked
+from relaylite.cli.terminal import Output
+from relaylite.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from relaylite.chain.chain import Chain
+
+HELP = (
+    "/retry answers the last message anew, /policy NAME changes what is taken over, /quit ends; "
+    "anything else goes to the agents, and @FILE in it attaches that file"
+)
+_COMMAND = re.compile(r"/[A-Za-z?]+")  # a path such as /etc/hosts is none
+
+
+class PlainChat:
+    """Reads lines until they end. A line that cannot be carried out is one line on stderr, and the chat goes on.
+
+    On a terminal Ctrl-C stops the answer only. Elsewhere it ends the chat, and lines that were refused show in the exit code.
+    """
+
+    def __init__(self, chain: Chain, output: Output, attached: list[Attachment], *, keep: Callable[[], None]) -> None:
+        """`attached` goes with the first message; `keep` is called when the conversation has changed."""
+        self._chain, self._output, self._attached, self._keep = chain, output, attached, keep
+        self._is_interactive = sys.stdin.isatty()
+        self._narrator = Narrator(output, chain.agents)
+        self._commands: dict[str, Callable[[str], None]] = {
+            "/help": self._help, "/retry": self._retry, "/policy": self._policy, "/quit": self._quit
+        }  # fmt: skip
+        self._has_ended = False
+
+    def run(self) -> int:
+        """The exit code."""
+        if self._is_interactive:
+            names = [agent.name for agent in self._chain.agents]
+            self._output.note(f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} listening; /help shows more")
+        code = 0
+        while not self._has_ended and (line := self._line()):
+            try:
+                self._act(_decoded(line))
+            except UsageError as error:
+                self._output.error(str(error))
+                code = code if self._is_interactive else error.exit_code
+            except KeyboardInterrupt as stop:
+                if not self._is_interactive:
+                    raise
+                self._output.error(str(stop))
+        return code
+
+    def _line(self) -> bytes:
+        """The next line, b"" after the last. An invitation to type is shown on a terminal."""
+        if not self._is_interactive:
+            return sys.stdin.buffer.readline()
+        self._output.end_line()
+        print("> ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.buffer.readline()
+        if not line:
+            print(file=sys.stderr)
+        return line
+
+    def _act(self, line: str) -> None:
+        command, _, rest = line.strip().partition(" ")
+        if not line.strip():
+            return
+        if not _COMMAND.fullmatch(line.partition(" ")[0].rstrip()):
+            files, missing = attached_in(line)
+            self._answer(checked(line, "the message"), files, words_without_file(missing))
+        elif command in self._commands:
+            self._commands[command](rest.strip())
+        else:
+            meant = did_you_mean(command, self._commands, f"known: {', '.join(self._commands)}")
+            raise UsageError(f"there is no {command}; {meant} A space before it sends it as a message")
+
+    def _answer(self, message: str, files: Iterable[Attachment] = (), note: str = "") -> None:
+        attached, self._attached = [*self._attached, *files], []
+        if note:
+            self._output.note(f"note: {note}")
+        try:
+            for event in events_of(self._chain, lambda: self._chain.stream(message, files=attached)):
+                self._narrator.show(event)
+        finally:
+            self._output.end_line()
+            self._keep()
+
+    def _help(self, _: str) -> None:
+        self._output.note(HELP)
+
+    def _retry(self, _: str) -> None:
+        files = self._chain.rounds[-1].files if self._chain.rounds else ()
+        self._answer(self._chain.retry(), files)
+
+    def _policy(self, name: str) -> None:
+        if name:
+            self._chain.policy = name
+        self._output.note(f"policy {self._chain.policy.label}")
+
+    def _quit(self, _: str) -> None:
+        self._has_ended = True
+
+
+def _decoded(line: bytes) -> str:
+    try:
+        return line.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise UsageError("a line of standard input is not UTF-8 text; convert it first") from error

@@ -1,0 +1,212 @@
+"""What the engine's thread does, a method for each job. It holds the open model and its chain, and reports what came of each job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event as Flag
+from typing import TYPE_CHECKING, Any
+
+from relaylite.chain.agents import Agent
+from relaylite.chain.attachments import Attachment, attached_in, words_without_file
+from relaylite.errors import Cancelled, RelayliteError
+from relaylite.events import Event, Notice
+from relaylite.reuse.policies import Policy
+from relaylite.tui import files
+from relaylite.tui.engine import reports
+from relaylite.tui.engine.opener import Opener, Progress
+
+if TYPE_CHECKING:
+    from relaylite.api import Relay
+    from relaylite.chain.chain import Chain
+
+log = logging.getLogger(__name__)
+
+
+def reason_of(error: BaseException) -> str:
+    """One line for a notice. An error that is not ours is a defect: it is named as such, and the log has the traceback."""
+    if isinstance(error, Cancelled):
+        return reports.STOPPED
+    if isinstance(error, RelayliteError):
+        return str(error)
+    log.error("unexpected error in a job", exc_info=error)
+    return f"internal error: {type(error).__name__}: {error} (the log has more)"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptConversation:
+    """A conversation that outlives the app. `saved` is what to go on with; `keep` is called whenever the conversation has changed."""
+
+    saved: Mapping[str, Any] | None = None
+    keep: Callable[[dict[str, Any]], None] | None = None
+
+
+class Jobs:
+    """All methods run in the engine's thread. `is_stopped` of a job is set, from another thread, once the user wants it to end."""
+
+    def __init__(
+        self,
+        opener: Opener,
+        report: Callable[[reports.Report], None],
+        agents: Sequence[Agent],
+        policy: Policy,
+        kept: KeptConversation,
+    ) -> None:
+        self._opener, self._report = opener, report
+        self._agents, self._policy = tuple(agents), policy
+        self._keep = kept.keep
+        self._waiting = kept.saved  # a conversation that waits for the next model
+        self.relay: Relay | None = None
+        self.chain: Chain | None = None
+
+    # -- the model ---------------------------------------------------------------------------------------------------
+
+    def open(self, model: str, is_stopped: Flag) -> None:
+        """Fetch the model if need be, close the one before it, and open it; the conversation goes on."""
+
+        def on_progress(progress: Progress) -> None:
+            self._report(reports.Opening(model, progress))
+            if is_stopped.is_set():
+                raise Cancelled("stopped")
+
+        try:
+            path = self._opener.locate(model, on_progress)
+            self._shut()
+            self._take(self._opener.open(path, on_progress), model)
+        except Exception as error:
+            self._report(reports.OpenFailed(model, reason_of(error), self.relay.info if self.relay is not None else None))
+
+    def _shut(self) -> None:
+        """Close the model, so that there is room for another; its conversation waits for that one."""
+        if self.chain is not None and self.chain.rounds:
+            self._waiting = self.chain.to_dict()
+        old, self.relay, self.chain = self.relay, None, None
+        if old is not None:
+            old.close()
+
+    def _take(self, relay: Relay, model: str) -> None:
+        """Go on with this model: with the conversation that waits for it, or a new one."""
+        is_resumed = self._waiting is not None
+        try:
+            chain = relay.chain(self._agents) if self._waiting is None else relay.chain_from_dict(self._waiting)
+        except BaseException:
+            relay.close()
+            raise
+        self.relay, self._waiting = relay, None
+        self._report(reports.Opened(model, relay.info))
+        if is_resumed:
+            self._adopt(chain, None)
+        else:
+            chain.policy = self._policy
+            self.chain = chain
+        self._report(reports.MemoryUsed(relay.memory()))
+
+    def close(self) -> None:
+        if self.relay is not None:
+            self.relay.close()
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def send(self, task: str, attached: tuple[Attachment, ...], stop_after: int | None, is_stopped: Flag) -> None:
+        """Let the chain answer `task`, with the files `attached` and those that the task names."""
+
+        def start(chain: Chain) -> Iterator[Event]:
+            found, missing = attached_in(task)
+            given = (*attached, *found)
+            if missing:
+                self._report(Notice(words_without_file(missing)))
+            self._report(reports.Attached(tuple(file.source for file in given)))
+            return chain.stream(task, files=given, stop_after=stop_after)
+
+        self._run(start, is_stopped)
+
+    def resume(self, stop_after: int | None, is_stopped: Flag) -> None:
+        self._run(lambda chain: chain.resume(stop_after), is_stopped)
+
+    def _run(self, start: Callable[[Chain], Iterator[Event]], is_stopped: Flag) -> None:
+        if self.chain is None or self.relay is None:
+            refused = reports.RunEnded("failed", "no model is open; choose one first")
+            self._report(reports.RunEnded("stopped") if is_stopped.is_set() else refused)
+            return
+        try:
+            for event in start(self.chain):
+                self._report(event)
+                if is_stopped.is_set():  # a stop that came before the chain had begun is not lost
+                    self.chain.cancel()
+        except Cancelled:
+            self._report(reports.RunEnded("stopped"))
+        except Exception as error:
+            self._report(reports.RunEnded("failed", reason_of(error)))
+        else:
+            self._report(reports.RunEnded("paused" if len(self.chain.rounds[-1].turns) < len(self.chain.agents) else "done"))
+        self._report(reports.MemoryUsed(self.relay.memory()))
+        self._keep_conversation(self.chain)
+
+    def measure(self, round: int, index: int, is_stopped: Flag) -> None:
+        """Prefill that turn's prompt in full, once, for comparison."""
+
+        def measure(chain: Chain) -> None:
+            if is_stopped.is_set():
+                raise Cancelled("stopped")
+            self._report(reports.Measured(round, index, chain.measure_full(round, index)))
+
+        self.guarded(measure)
+
+    # -- changing and keeping the conversation: on a chain, inside `guarded` -----------------------------------------
+
+    def guarded(self, job: Callable[[Chain], None]) -> None:
+        """Do `job` on the chain. What it raises, or that there is no chain, becomes a report."""
+        if self.chain is None:
+            self._report(reports.Failed("no model is open yet"))
+            return
+        try:
+            job(self.chain)
+        except Exception as error:
+            self._report(reports.Failed(reason_of(error)))
+
+    def configure(self, agents: tuple[Agent, ...], policy: Policy) -> None:
+        """Not inside `guarded`: it also counts while no model is open."""
+        self._agents, self._policy = agents, policy
+        if self.chain is not None:
+            self.chain.agents, self.chain.policy = agents, policy
+
+    def drop(self, index: int | None, chain: Chain) -> None:
+        last = len(chain.rounds) - 1
+        self._report(reports.Dropped(last, index, chain.retry(index)))
+
+    def edit(self, round: int, index: int, text: str, chain: Chain) -> None:
+        chain.edit(round, index, text)
+        self._report(reports.Edited(round, index, text))
+        self._keep_conversation(chain)
+
+    def save(self, path: Path, chain: Chain) -> None:
+        files.write_json(path, chain.to_dict())
+        self._report(reports.Saved(path))
+
+    def load(self, path: Path, chain: Chain) -> None:
+        data = files.read_json(path)
+        assert self.relay is not None
+        self._adopt(self.relay.chain_from_dict(data), path)
+
+    def clear(self, chain: Chain) -> None:
+        assert self.relay is not None
+        self._adopt(self.relay.chain(self._agents), None)
+
+    def _adopt(self, chain: Chain, path: Path | None) -> None:
+        """Show and use this conversation from now on."""
+        chain.policy = self._policy
+        self.chain, self._agents = chain, tuple(chain.agents)
+        rounds = tuple(
+            reports.LoadedRound(each.task, tuple(file.source for file in each.files), tuple(each.turns)) for each in chain.rounds
+        )
+        self._report(reports.Loaded(path, rounds, self._agents))
+
+    def _keep_conversation(self, chain: Chain) -> None:
+        if self._keep is None:
+            return
+        try:
+            self._keep(chain.to_dict())
+        except Exception as error:
+            self._report(reports.Failed(reason_of(error)))

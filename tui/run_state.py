@@ -1,0 +1,80 @@
+"""`RunState`: what the app works with and what runs now. Values only; reports and actions change it, widgets show it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from relaylite.chain.agents import Agent
+from relaylite.chain.attachments import Attachment
+from relaylite.engine.interface import ModelInfo
+from relaylite.reuse.policies import Policy
+from relaylite.tui import look
+from relaylite.tui.conversation import FINISHED, Conversation, TurnRecord
+
+
+@dataclass(slots=True, eq=False)
+class RunState:
+    """`known` are all agents by name, `agents` those of the chain; after the agents at `pauses` the chain pauses."""
+
+    agents: tuple[Agent, ...]
+    policy: Policy
+    known: Mapping[str, Agent]
+    files: tuple[Attachment, ...] = ()  # go with the next message
+    pauses: frozenset[int] = frozenset()
+    conversation: Conversation = field(default_factory=Conversation)
+    info: ModelInfo | None = None  # None while no model is open
+    is_opening: bool = False
+    is_measuring: bool = False
+    running_since: float | None = None  # `time.monotonic` when the run began; None while nothing runs
+    current: TurnRecord | None = None  # the latest turn of the run
+    unsent: list[str] = field(default_factory=list)  # messages on their way to the chain
+    attached: tuple[str, ...] = ()  # names of the files that go with the message on its way
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether agents are at work."""
+        return self.running_since is not None
+
+    @property
+    def is_working(self) -> bool:
+        """Whether there is something that Esc can stop."""
+        return self.is_busy or self.is_measuring or self.is_opening
+
+    @property
+    def running(self) -> TurnRecord | None:
+        """The turn that goes on now."""
+        return self.current if self.current is not None and self.current.state not in FINISHED else None
+
+    @property
+    def relay_refusal(self) -> str | None:
+        """Why the open model cannot relay."""
+        return self.info.relay_refusal if self.info is not None else None
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether agents have not answered the last message yet."""
+        return bool(self.conversation.rounds) and self.n_answered < len(self.agents)
+
+    @property
+    def n_answered(self) -> int:
+        """How many agents have answered the last message."""
+        return sum(turn.is_kept for turn in self.conversation.rounds[-1].turns) if self.conversation.rounds else 0
+
+    def begin(self) -> None:
+        """A run starts."""
+        self.running_since, self.current = time.monotonic(), None
+
+    def next_pause(self, index: int) -> int | None:
+        """The first agent from `index` on after which the chain pauses; the last agent's end is no pause."""
+        return min((place for place in self.pauses if index <= place < len(self.agents) - 1), default=None)
+
+    def color_at(self, name: str, index: int) -> str:
+        """The colour of the agent of that name at that place of the chain."""
+        agent = self.agents[index] if index < len(self.agents) and self.agents[index].name == name else self.known.get(name)
+        return look.agent_color(agent, index)
+
+    def color_of(self, name: str) -> str:
+        """The colour of the first agent of that name."""
+        return self.color_at(name, next((i for i, agent in enumerate(self.agents) if agent.name == name), 0))

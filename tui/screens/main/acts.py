@@ -1,0 +1,31 @@
+"""What each command of `commands.py` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from relaylite.tui.screens.main import choosing, documents, editing, looking, running
+from relaylite.tui.screens.main.desk import Desk
+
+ACTS: dict[str, Callable[[Desk], None]] = {
+    "cancel": running.cancel,
+    "help": looking.keys,
+    "toggle_panel": looking.toggle_panel,
+    "cell_map": looking.cell_map,
+    "agents": choosing.agents,
+    "policy": choosing.policy,
+    "measure": running.measure_shown,
+    "model": choosing.model,
+    "retry": running.retry_last,
+    "retry_round": running.retry_round,
+    "edit_message": editing.edit_message,
+    "edit_answer": editing.edit_last,
+    "copy_answer": editing.copy_last,
+    "search": looking.open_search,
+    "new": documents.new,
+    "save": documents.save,
+    "load": documents.load,
+    "export": documents.export,
+    "settings": looking.settings,
+    "screenshot": documents.picture,
+}

@@ -1,0 +1,64 @@
+"""Actions on what was said: correct, take back, copy; and what a block of the transcript asks for."""
+
+from __future__ import annotations
+
+from relaylite.terminal_text import fit_for_terminal
+from relaylite.tui.conversation import TurnRecord
+from relaylite.tui.screens.dialog import TextDialog
+from relaylite.tui.screens.main import looking, running
+from relaylite.tui.screens.main.desk import Desk
+from relaylite.tui.widgets.transcript.blocks import Block, MessageBlock, TurnBlock, Wish
+
+
+def act_on(desk: Desk, block: Block, wish: Wish) -> None:
+    """What a block of the transcript asked for."""
+    if wish == "copy":
+        copy(desk, block.source)
+    elif isinstance(block, MessageBlock):
+        if wish == "edit" and block.round is desk.state.conversation.rounds[-1]:
+            edit_message(desk)
+        else:
+            desk.app.notify("Only the last message can be changed.", severity="warning")
+    elif isinstance(block, TurnBlock):
+        acts = {"edit": edit, "retry": running.retry, "measure": running.measure, "map": looking.show_map}
+        acts[wish](desk, block.record)
+
+
+def edit_message(desk: Desk) -> None:
+    """Take the last message back into the input."""
+    rounds = desk.state.conversation.rounds
+    if rounds and not desk.refuses():
+        desk.parts.input.give_back(rounds[-1].task)
+        desk.engine.drop(None)
+        desk.parts.input.focus()
+
+
+def edit_last(desk: Desk) -> None:
+    if (last := desk.state.conversation.last) is not None:
+        edit(desk, last)
+
+
+def edit(desk: Desk, record: TurnRecord) -> None:
+    """Correct an answer; from then on its tokens are computed, not relayed."""
+    if desk.refuses():
+        return
+    if not record.is_kept:
+        desk.app.notify("There is no answer to correct; Ctrl+R lets the agent try again.", severity="warning")
+        return
+
+    def take(text: str | None) -> None:
+        if text is not None and text != fit_for_terminal(record.text):  # what the dialog showed
+            desk.engine.edit(record.round, record.index, text)
+
+    note = "What you change is read anew by the next agents instead of being taken over."
+    desk.app.push_screen(TextDialog(f"Correct {record.agent}'s answer", record.text, note), take)
+
+
+def copy_last(desk: Desk) -> None:
+    if (last := desk.state.conversation.last) is not None:
+        copy(desk, last.text)
+
+
+def copy(desk: Desk, text: str) -> None:
+    desk.app.copy_to_clipboard(fit_for_terminal(text))
+    desk.app.notify(f"Copied {len(text):,} characters.", timeout=2)

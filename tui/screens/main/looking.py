@@ -1,0 +1,43 @@
+"""Actions that show something: keys, settings, figures, cell map, search. They change nothing that runs."""
+
+from __future__ import annotations
+
+from relaylite import paths
+from relaylite.tui.conversation import TurnRecord
+from relaylite.tui.screens.main.desk import Desk
+from relaylite.tui.screens.map_screen import MapScreen
+from relaylite.tui.screens.pages import HelpPage, SettingsPage
+from relaylite.tui.text import search
+
+
+def keys(desk: Desk) -> None:
+    desk.app.push_screen(HelpPage(desk.app.replaced_keys))
+
+
+def settings(desk: Desk) -> None:
+    desk.app.push_screen(SettingsPage(desk.app.settings, str(paths.settings_file())))
+
+
+def toggle_panel(desk: Desk) -> None:
+    desk.app.main.toggle_class("-panel")
+
+
+def cell_map(desk: Desk) -> None:
+    show_map(desk, desk.parts.inspector.record or desk.state.conversation.last)
+
+
+def show_map(desk: Desk, record: TurnRecord | None) -> None:
+    turns = [turn for turn in desk.state.conversation.turns() if turn.cells is not None]
+    desk.app.push_screen(MapScreen(turns, record, desk.engine.piece, desk.state.color_of))
+
+
+def open_search(desk: Desk) -> None:
+    desk.parts.search.open()
+
+
+async def find(desk: Desk, text: str, step: int) -> None:
+    """Go to the next place that holds `text`, or the one before; with step 0 to the last one."""
+    hits = search.find(desk.state.conversation, text)
+    place = desk.parts.search.go(step, len(hits))
+    if hits:
+        await desk.parts.transcript.reveal(hits[place].item, hits[place].line, text)

@@ -1,0 +1,141 @@
+"""`RunView`: shows a run as it goes on: its message, the agents' turns, their text, its end."""
+
+from __future__ import annotations
+
+import time
+
+from relaylite.events import ChainFinished, ChainStarted, Phase, PrefillDone, TextDelta, TurnFinished, TurnStarted
+from relaylite.tui.conversation import State, TurnRecord
+from relaylite.tui.engine import reports
+from relaylite.tui.run_state import RunState
+from relaylite.tui.screens.main.notices import Notices
+from relaylite.tui.screens.main.parts import Parts
+
+PHASE_STATES: dict[str, State] = {"render": "reusing", "place": "reusing", "repair": "repairing", "suffix": "reading", "write": "writing"}
+FIGURES_EVERY = 10  # ticks between two drawings of a growing answer's figures
+
+RunReport = (
+    ChainStarted | TurnStarted | Phase | PrefillDone | TextDelta | TurnFinished | ChainFinished | reports.Attached | reports.RunEnded
+)
+
+
+class RunView:
+    """Takes the reports of a run, one at a time, in order."""
+
+    def __init__(self, state: RunState, parts: Parts, notices: Notices) -> None:
+        self._state, self._parts, self._notices = state, parts, notices
+        self._ticks = 0
+
+    async def show(self, report: RunReport) -> None:
+        match report:
+            case TextDelta():
+                self._text(report)
+            case Phase():
+                self._stage(PHASE_STATES[report.name])
+            case ChainStarted():
+                await self._chain_started(report)
+            case reports.Attached():
+                self._state.attached = report.files
+            case TurnStarted():
+                await self._turn_started(report)
+            case PrefillDone():
+                self._prefill_done(report)
+            case TurnFinished():
+                self._turn_finished(report)
+            case reports.RunEnded():
+                await self._parts.transcript.drop_waiting()
+                self._run_ended(report)
+
+    def tick(self) -> None:
+        """Called many times a second: the seconds that the running turn has taken, and what else goes on."""
+        state, parts = self._state, self._parts
+        if state.info is None:
+            parts.status.spin()
+        elif state.running_since is not None:
+            parts.status.show_running(state.running, time.monotonic() - state.running_since)
+            if state.running is not None and state.running.state == "writing":
+                self._grow(state.running)
+        elif state.is_measuring:
+            parts.status.show_text("Measuring a full prefill… Esc stops")
+
+    def _grow(self, record: TurnRecord) -> None:
+        """The context fills while an answer is written."""
+        self._parts.top.redraw()
+        self._ticks += 1
+        if record is self._parts.inspector.record and self._ticks % FIGURES_EVERY == 0:
+            self._parts.inspector.refresh_figures()
+
+    async def _chain_started(self, report: ChainStarted) -> None:
+        state, parts = self._state, self._parts
+        await parts.transcript.drop_waiting()
+        rounds = state.conversation.rounds
+        is_resumed = bool(rounds) and rounds[-1].number == report.round
+        parts.chain.reset(len(rounds[-1].turns) if is_resumed else 0)
+        if not is_resumed:
+            task = state.unsent.pop(0) if state.unsent else ""
+            await parts.transcript.add(state.conversation.start_round(task, report.round, state.attached))
+            state.files = state.attached = ()
+
+    async def _turn_started(self, report: TurnStarted) -> None:
+        conversation, parts = self._state.conversation, self._parts
+        lost = [turn for turn in conversation.rounds[-1].turns if not turn.is_kept]
+        if lost:  # a turn that failed makes room for its retry
+            conversation.forget(lost)
+            await parts.transcript.drop([*lost])
+        record = self._state.current = conversation.start_turn(report.agent, report.index, report.parts)
+        parts.chain.set_state(report.index, record.state)
+        await parts.transcript.add(record)
+
+    def _stage(self, state: State) -> None:
+        record = self._state.current
+        if record is not None and record.state != state:
+            record.state = state
+            self._parts.chain.set_state(record.index, state)
+            if (block := self._parts.transcript.turn_block(record)) is not None:
+                block.refresh_title()
+
+    def _prefill_done(self, report: PrefillDone) -> None:
+        record = self._state.current
+        if record is not None:
+            record.metrics, record.cells = report.metrics, report.cells
+            self._stage("writing")
+            if (block := self._parts.transcript.turn_block(record)) is not None:
+                block.refresh_title()
+            self._parts.inspector.show(record)
+
+    def _text(self, report: TextDelta) -> None:
+        record = self._state.current
+        if record is not None:
+            record.text += report.text
+            record.n_tokens = report.n_tokens
+            if (block := self._parts.transcript.turn_block(record)) is not None:
+                block.write(report.text)
+
+    def _turn_finished(self, report: TurnFinished) -> None:
+        record = self._state.current
+        if record is not None:
+            record.finish(report.turn)
+            self._settle(record)
+            self._parts.inspector.show(record)
+            self._parts.top.redraw()
+
+    def _settle(self, record: TurnRecord) -> None:
+        """Show a turn as it ended."""
+        self._parts.chain.set_state(record.index, record.state)
+        if (block := self._parts.transcript.turn_block(record)) is not None:
+            block.settle()
+
+    def _run_ended(self, report: reports.RunEnded) -> None:
+        state, parts = self._state, self._parts
+        state.running_since = None
+        if (record := state.running) is not None:
+            record.state = "failed" if report.outcome == "failed" else "stopped"
+            self._settle(record)
+        if state.unsent:  # refused before the chain began: the message goes back to the input
+            parts.input.give_back(state.unsent.pop())
+        if report.outcome == "failed":
+            self._notices.complain(report.reason)
+        else:
+            if report.outcome == "paused":
+                self._notices.say("Paused. F9 corrects the answer; Enter on an empty input goes on.", timeout=8)
+            parts.status.show_turn(state.conversation.last)

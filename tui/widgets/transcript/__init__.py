@@ -1,0 +1,1 @@
+"""The left column: the conversation as blocks. The door is `Transcript`."""
