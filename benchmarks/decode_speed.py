@@ -56,7 +56,7 @@ class Relaylite:
 
     def __init__(self, engine: Engine, *, captures: bool) -> None:
         self._engine = engine
-        self._captures = None if captures else {}
+        self._captures: dict[str, str] | None = None if captures else {}
 
     def answer(self, prompt: list[int]) -> Iterator[bytes]:
         prefilled(self._engine, prompt, captures=self._captures)
@@ -95,7 +95,7 @@ def main() -> None:
     options = parser.parse_args()
     with opened(options.model, N_CTX, options.threads) as plain, opened(options.model, N_CTX, options.threads) as capturing:
         prompt = PromptBuilder(plain.template, plain.tokenizer).build([Message("user", (Text(TEXT),))]).tokens.tolist()
-        ways = {
+        ways: dict[str, PlainLoop | Relaylite] = {
             PLAIN: PlainLoop(resolve_model(options.model), options.threads),
             "relaylite": Relaylite(plain, captures=False),
             "relaylite, capturing": Relaylite(capturing, captures=True),

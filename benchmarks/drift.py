@@ -126,7 +126,7 @@ def conversation(engine: Engine, keepings: list[Kept], tasks: list[str]) -> Iter
             text = b"".join(map(engine.tokenizer.piece, said)).decode(errors="replace")
             rounds[-1].turns.append(Turn(agent.name, index, number, text, said, "length", TurnMetrics()))
         for kept in keepings:
-            kept.chain.rounds = [replace(round, turns=list(round.turns)) for round in rounds]
+            kept.chain.rounds[:] = [replace(round, turns=list(round.turns)) for round in rounds]
 
 
 def line(as_it_is: Loss, settled: Loss) -> str:

@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true")
     args = parser.parse_args()
     about = {"command": f"python benchmarks/memory.py --chains {args.chains} --opens {args.opens}", "machine": machine.machine()}
-    document = {**about, "versions": machine.versions(), "chains": over_chains(args), "opens": over_opens(args)}
+    document: dict[str, Any] = {**about, "versions": machine.versions(), "chains": over_chains(args), "opens": over_opens(args)}
     if args.keep:
         keep("memory", document)
     print(json.dumps(document) if args.json else "\n".join(grown(name, document[name]) for name in ("chains", "opens")))

@@ -12,8 +12,9 @@ import numpy as np
 from llama_cpp import llama_cpp as lc
 
 from relaylite.engine import native
-from relaylite.engine.engine import Engine, EngineOptions
+from relaylite.engine.engine import Engine
 from relaylite.engine.interface import Prefill
+from relaylite.engine.options import EngineOptions
 from relaylite.gguf.catalog import resolve_model
 from relaylite.metrics import Stopwatch
 from relaylite.reuse.planner import make_plan

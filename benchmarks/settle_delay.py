@@ -22,7 +22,12 @@ def delay_ms(relay: Relay, task: str, moment_s: float) -> float | None:
     chain = relay.chain(["plan", "solve"], sampling={"max_tokens": 60})
     chain.run(task)
     ended: list[float] = []
-    settling = threading.Thread(target=lambda: (chain.settle(), ended.append(time.perf_counter())))
+
+    def settle() -> None:
+        chain.settle()
+        ended.append(time.perf_counter())
+
+    settling = threading.Thread(target=settle)
     settling.start()
     time.sleep(moment_s)
     if not settling.is_alive():

@@ -15,9 +15,15 @@ import platform
 import statistics
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opened import plain_parser_of
+
+if TYPE_CHECKING:
+    from relaylite.events import TextDelta
+    from relaylite.tui.app import RelayApp
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -50,7 +56,7 @@ class Writer:
     def __init__(self, n: int, rate: float) -> None:
         self.n, self.rate = n, rate
 
-    def run(self, put) -> None:
+    def run(self, put: Callable[[TextDelta], None]) -> None:
         from relaylite.events import TextDelta
 
         text = TEXT * (self.n * 4 // len(TEXT) + 1)
@@ -92,14 +98,14 @@ async def measure(n: int, rate: float, size: tuple[int, int]) -> dict[str, objec
     }
 
 
-async def _cost(work) -> float:
+async def _cost(work: Awaitable[object]) -> float:
     """CPU seconds of this process for each second that `work` takes."""
     wall, cpu = time.perf_counter(), time.process_time()
     await work
     return (time.process_time() - cpu) / (time.perf_counter() - wall)
 
 
-async def _typing(app, writing: asyncio.Task) -> list[float]:
+async def _typing(app: RelayApp, writing: asyncio.Task[None]) -> list[float]:
     """Delays of keys typed until `writing` is done."""
     delays: list[float] = []
     app.main.parts.input.focus()
@@ -108,7 +114,7 @@ async def _typing(app, writing: asyncio.Task) -> list[float]:
     return delays
 
 
-async def _key(app) -> float:
+async def _key(app: RelayApp) -> float:
     """Seconds from sending a key to its character being in the input's rendered line."""
     from textual import events
 

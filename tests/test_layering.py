@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from support.source import ROOT, imports_of, part_of, parts_imported, source_files
+from support.source import ROOT, imports_of, part_of, parts_imported, source_files, tree_of
 
 # The packages from the ground up, and what each may import of relaylite besides itself. `values` are the plain modules at the top.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -118,6 +119,13 @@ def test_folders_are_small_and_say_what_their_door_is() -> None:
         modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
         assert len(modules) <= (MODULES_AT_THE_TOP if folder.name == "relaylite" else MODULES_IN_A_FOLDER), folder
         assert ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))), f"{folder}/__init__.py says nothing"
+
+
+@pytest.mark.parametrize("path", [path for path in source_files() if path.name == "__init__.py"], ids=lambda path: path.parent.name)
+def test_a_door_is_where_the_docstring_says(path: Path) -> None:
+    for name, file in re.findall(r"`(\w+)` in `(\w+\.py)`", ast.get_docstring(tree_of(path)) or ""):
+        defined = {getattr(node, "name", "") for node in tree_of(path.parent / file).body}
+        assert name in defined, f"{path.relative_to(ROOT)} says that {name} is in {file}"
 
 
 def loaded_by(statement: str) -> set[str]:

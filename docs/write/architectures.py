@@ -5,6 +5,7 @@ tests/native/test_reach.py checks that the page says what the tests expect.
 
 from __future__ import annotations
 
+import ctypes
 import tempfile
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def files() -> dict[Path, str]:
 
 def version() -> str:
     commit = llama_cpp.llama_cpp._lib.ggml_commit
-    commit.restype = llama_cpp.ctypes.c_char_p
+    commit.restype = ctypes.c_char_p
     return f"Made by `python docs/write architectures` with llama.cpp {commit().decode()} (llama-cpp-python {llama_cpp.__version__})."
 
 

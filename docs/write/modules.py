@@ -10,7 +10,10 @@ from pathlib import Path
 from pages import DOCS, ROOT, page_with, table
 from support.source import part_of, parts_imported, source_files, tree_of
 
-DOOR = re.compile(r"(`\w+`(?: in `\w+\.py`)?): (.*)", re.DOTALL)
+DOORS = (  # the forms in which a docstring's first sentence names a door
+    re.compile(r"(?P<door>`\w+`(?: in `\w+\.py`)?): (?P<holds>.*)"),
+    re.compile(r"(?P<holds>.*); the door is (?P<door>`\w+`(?: in `\w+\.py`)?)"),
+)
 STARTERS = ("__init__", "__main__")
 
 
@@ -36,9 +39,9 @@ def package(part: str) -> list[str]:
         return [part, "–", f"the plain modules at the top: {names}", shown]
     path = next(path for path in (ROOT / part, ROOT / "relaylite" / part, ROOT / "relaylite" / f"{part}.py") if path.exists())
     says = first_sentence(path if path.suffix else path / "__init__.py")
-    door = DOOR.match(says)
+    named = next((found for form in DOORS if (found := form.fullmatch(says))), None)
     name = f"`{path.relative_to(ROOT)}{'' if path.suffix else '/'}`"
-    return [name, door[1] if door else "–", escaped(door[2] if door else says), shown]
+    return [name, named["door"] if named else "–", escaped(named["holds"] if named else says), shown]
 
 
 def modules(folder: Path) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ IMAGES = DOCS / "img"
 MEASURED = ROOT / "benchmarks" / "measured"
 
 
-def page_with(page: Path, blocks: dict[str, Iterable[str]]) -> str:
+def page_with(page: Path, blocks: Mapping[str, Iterable[str]]) -> str:
     """The page's text with these lines between `<!-- NAME -->` and `<!-- /NAME -->`, for each name. Ends the script if one is missing."""
     text = page.read_text(encoding="utf-8")
     for name, lines in blocks.items():

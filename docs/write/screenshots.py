@@ -10,6 +10,7 @@ import os
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from pages import IMAGES
@@ -55,12 +56,16 @@ def new_app(settings: Settings) -> RelayApp:
     return RelayApp(settings, EngineThread(ModelOpener(settings), agents, RELAY), RunState(tuple(agents), RELAY, known), History(None))
 
 
+def has_answered(app: RelayApp, number: int) -> bool:
+    return len(app.conversation.rounds) > number and not app.state.is_busy
+
+
 async def talk(pilot: Pilot[None], app: RelayApp, messages: tuple[str, ...]) -> None:
     await until(pilot, lambda: app.state.info is not None)
     for number, message in enumerate(messages):
         app.main.parts.input.insert(message)
         await pilot.press("enter")
-        await until(pilot, lambda n=number: len(app.conversation.rounds) > n and not app.state.is_busy)
+        await until(pilot, partial(has_answered, app, number))
 
 
 async def main_screen(pilot: Pilot[None], app: RelayApp) -> None:
