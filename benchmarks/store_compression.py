@@ -1,8 +1,8 @@
-"""What smaller forms of stored rows cost: bytes, perplexity, and the time to make and to read them.
+"""What smaller codecs of stored rows cost: bytes, perplexity, and the time to make and to read them.
 
     python benchmarks/store_compression.py TEXT [--model MODEL] [--chunks 8] [--context 384] [--follow 256] [--threads N]
 
-Of every chunk of the text file the first tokens become rows, stored and read back in each form; the following tokens are then scored
+Of every chunk of the text file the first tokens become rows, stored and read back by each codec; the following tokens are then scored
 behind them. Prints perplexity against rows as they are.
 """
 
@@ -18,11 +18,10 @@ import numpy as np
 
 from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.gguf.catalog import resolve_model
-from relaylite.reuse.plan import Kind, Match, Plan, Segment
+from relaylite.reuse.plan import Kind, Plan, Segment
 from relaylite.reuse.policies import FULL, PREFIX
 from relaylite.reuse.rows import Rows
-from relaylite.store.codec import Codec
-from relaylite.store.quantize import CODECS
+from relaylite.store.codec import CODECS, Codec
 
 
 @dataclass
@@ -34,13 +33,13 @@ class Cost:
 
 
 def stored(rows: Rows, codec: Codec, cost: Cost) -> Rows:
-    """`rows` as they come back from a file in this form."""
+    """`rows` as they come back from a file of this codec."""
     layers, encoded = range(rows.layout.n_layer), []
     start = time.perf_counter()
-    for form, of in ((codec.k, rows.k), (codec.v, rows.v)):
-        encoded += [(form, form.encode(of(il)), of(il).shape[1]) for il in layers]
+    for row_codec, of in ((codec.k, rows.k), (codec.v, rows.v)):
+        encoded += [(row_codec, row_codec.encode(of(il)), of(il).shape[1]) for il in layers]
     middle = time.perf_counter()
-    data = np.concatenate([form.decode(small, width).ravel() for form, small, width in encoded])
+    data = np.concatenate([row_codec.decode(small, width).ravel() for row_codec, small, width in encoded])
     cost.encode_s += middle - start
     cost.decode_s += time.perf_counter() - middle
     cost.n_bytes += sum(small.nbytes for _, small, _ in encoded)
@@ -51,7 +50,7 @@ def surprise(engine: Engine, rows: Rows, tokens: np.ndarray) -> float:
     """Nats of `tokens[len(rows) + 1 :]` behind `rows`; the token between gives the first logits."""
     n = len(rows)
     prompt = tokens[: n + 1]
-    segments = (Segment(0, n, Kind.PREFIX, Match(0, rows, 0, n)), Segment(n, n + 1, Kind.NEW))
+    segments = (Segment(0, n, Kind.PREFIX, rows), Segment(n, n + 1, Kind.NEW))
     engine.use(engine.profile)  # empties the live sequence, of which the engine would keep what the prompt begins with
     engine.prefill(Plan(prompt, segments, PREFIX), lambda phase: None)
     logits = np.concatenate([engine.logits()[None], engine.follow(tokens[n + 1 : -1].tolist())]).astype(np.float64)
@@ -85,7 +84,7 @@ def main() -> None:
     n_scored = n_chunks * (options.follow - 1)
     plain = costs["plain"]
     print(f"\r{engine.info.name}: {n_chunks} chunks, {n_scored} tokens scored, perplexity {np.exp(plain.surprise / n_scored):.3f}")
-    print("form    smaller  perplexity  write ms/1k  read ms/1k")
+    print("codec   smaller  perplexity  write ms/1k  read ms/1k")
     for name, cost in costs.items():
         worse = np.exp((cost.surprise - plain.surprise) / n_scored) - 1
         per_1k = 1e6 / (n_chunks * options.context)

@@ -29,7 +29,7 @@ from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL, RELAY, Policy
 from relaylite.reuse.rows import Rows, Tokens
 from relaylite.store import Store
-from relaylite.store.quantize import CODECS
+from relaylite.store.codec import CODECS
 
 BEFORE, AFTER = 137, 8
 STATES = ("warm first", "warm beside", "cold first", "cold beside", "ahead")
@@ -55,8 +55,8 @@ def measure(engine: Engine, store: Store, prompt: Tokens, policy: Policy, times:
     started = time.perf_counter()
     plan = make_plan(prompt, store, policy)
     for segment in plan.segments:
-        if is_whole_first and segment.match is not None:
-            segment.match.rows.bring()
+        if is_whole_first and segment.rows is not None:
+            segment.rows.bring()
     planned = time.perf_counter()
     prefill = engine.prefill(plan, lambda _: None)
     ended = time.perf_counter()

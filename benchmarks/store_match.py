@@ -17,7 +17,7 @@ import numpy as np
 
 from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.store import Store
-from relaylite.store.runs import RunIndex, window_for
+from relaylite.store.overlaps import OverlapIndex, window_for
 
 MIN_LENGTH = 32
 LAYOUT = RowLayout(k_bytes=(1,), v_bytes=(1,), fingerprint="benchmark")
@@ -58,7 +58,7 @@ def main() -> None:
     texts = [np.concatenate([text(rng, 100), task, text(rng, 600)]) for _ in range(options.stored // 1000)]
     prompt = np.concatenate([task, prompt_of(rng, texts, options.prompt - len(task))])
 
-    index, store = RunIndex(window_for(MIN_LENGTH)), Store(LAYOUT, 1 << 30)
+    index, store = OverlapIndex(window_for(MIN_LENGTH)), Store(LAYOUT, 1 << 30)
     store.spans(prompt, 0, MIN_LENGTH)  # has the store build its index as texts come in
     spent = []
     for key, tokens in enumerate(texts):
@@ -69,7 +69,7 @@ def main() -> None:
         spent.append(1e3 * (time.perf_counter() - start))
     found = store.spans(prompt, 0, MIN_LENGTH)
     print(f"{sum(map(len, texts)):,} stored tokens in {len(texts):,} texts, a prompt of {len(prompt):,} tokens")
-    print(f"found: {len(found)} spans, {sum(match.n for match in found):,} tokens")
+    print(f"found: {len(found)} spans, {sum(map(len, found)):,} tokens")
     for name, times in {
         "match ": timed(lambda: index.find(prompt, MIN_LENGTH), options.repeat),
         "spans ": timed(lambda: store.spans(prompt, 0, MIN_LENGTH), options.repeat),

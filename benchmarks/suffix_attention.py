@@ -24,7 +24,7 @@ from relaylite.bench.statistics import divergence
 from relaylite.bench.tasks import read_tasks
 from relaylite.chain.agents import load_agents
 from relaylite.engine.engine import Engine, EngineOptions
-from relaylite.engine.sweep import Pick
+from relaylite.engine.sweep import ForcedSelection
 from relaylite.gguf.catalog import resolve_model
 from relaylite.metrics import CellMap
 from relaylite.reuse import row_numbers
@@ -79,14 +79,14 @@ class Prompt:
 
     def repaired(self, chosen: Tokens) -> tuple[F64, float, float]:
         """With these positions recomputed: change `[n_layer, n]`, KL of the first token, and of the forced ones in the mean."""
-        self._prefilled(NAIVE, pick=lambda _: chosen)
+        self._prefilled(NAIVE, forced=lambda _: chosen)
         first = divergence(self._first[None], self._engine.logits()[None])[0]
         change = changes_of(self._engine.harvest(""), self._rows, self.spans)
         got = self._engine.follow(self._forced)
         return change, float(first), float(divergence(self._expected, got).mean())
 
-    def _prefilled(self, policy: Policy, pick: Pick | None = None) -> CellMap:
-        self._engine.use(self._engine.profile, pick=pick)
+    def _prefilled(self, policy: Policy, forced: ForcedSelection | None = None) -> CellMap:
+        self._engine.use(self._engine.profile, forced=forced)
         return self._engine.prefill(make_plan(self._tokens, self._store, policy), lambda _: None).cells
 
 

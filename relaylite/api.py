@@ -21,9 +21,8 @@ from relaylite.machine.resources import available_bytes, resident_bytes
 from relaylite.reuse.policies import Fidelity, Policy, parse_policy
 from relaylite.sampling import Sampling
 from relaylite.store import Store
-from relaylite.store.codec import PLAIN, Codec
-from relaylite.store.quantize import CODECS
-from relaylite.store.store import DISK_BYTES
+from relaylite.store.codec import CODECS, PLAIN, Codec
+from relaylite.store.folder import DISK_BYTES
 
 DEFAULT_POLICY = "relay"
 
@@ -40,7 +39,7 @@ class Relay:
     `kv_type`: of the rows in the cache; `chat_template`: "" for the model's own, "chatml", or the path of a Jinja file; `relay`: values
     that replace the profile's. `sampling`: values by their names in `Sampling`, before which an agent's own values go.
     `store_bytes`: rows kept in memory, a quarter of what is free now if None; `store_folder`: where more of them are kept on disk,
-    nowhere if None, up to `store_disk_bytes`, in the form `store_codec` (`relaylite.store.quantize` has them). `settle_after_s`: seconds
+    nowhere if None, up to `store_disk_bytes`, by the codec `store_codec` (`relaylite.store.codec` has them). `settle_after_s`: seconds
     without a run after which a chain's past is computed exactly in the background, never if None.
     `on_progress(fraction)` is called while the model loads, in this thread. `engine`: use this one instead of opening `model`.
     Native logs go to Python's logging, under "relaylite".
@@ -155,7 +154,7 @@ def _listed(names: str | Sequence[str]) -> tuple[str, ...] | None:
 
 def _codec(name: str) -> Codec:
     if name not in CODECS:
-        raise UsageError(f"unknown form of stored rows {name!r}; known: {', '.join(CODECS)}")
+        raise UsageError(f"unknown codec of stored rows {name!r}; known: {', '.join(CODECS)}")
     return CODECS[name]
 
 

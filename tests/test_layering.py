@@ -36,7 +36,7 @@ OPEN: dict[str, set[str]] = {
     "gguf": {"adapters", "catalog", "download", "fingerprint", "header"},
     "prompt": {"builder", "messages", "template"},
     "settings": {"readers", "settings"},
-    "store": {"Store", "codec", "folder", "prefill_speed", "quantize", "store"},
+    "store": {"Store", "codec", "folder", "prefill_speed"},
 }
 MODULES_IN_A_FOLDER, MODULES_AT_THE_TOP = 15, 9
 DOORS = {  # outside thing → the only parts that may import it

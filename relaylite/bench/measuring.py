@@ -178,7 +178,7 @@ class Bench:
             return self._measure_all(self._with_stores(reading, Path(folder)), number, group)
 
     def _with_stores(self, reading: Reading, folder: Path) -> dict[Codec | None, Reading]:
-        """By the form of rows that methods ask for (None: rows in memory) the same reading with a store of that form."""
+        """By the codec that methods ask for (None: rows in memory), the same reading with a store of that codec."""
         readings: dict[Codec | None, Reading] = {None: reading}
         for codec in {method.codec for method in self._methods if method.codec is not None}:
             store = Store(self._engine.layout, 0, folder=folder / codec.name, disk_bytes=UNLIMITED, codec=codec)
@@ -208,13 +208,13 @@ class Bench:
         return list(self._engine.answer_tokens)
 
     def _prefill(self, method: Method, reading: Reading) -> None:
-        self._engine.use(method.profile(self._profile), pick=method.pick, n_batch=method.n_batch)
+        self._engine.use(method.profile(self._profile), forced=method.forced, n_batch=method.n_batch)
         prompt = self._upstream.prompts.build(reading.messages)
         self._engine.prefill(make_plan(prompt.tokens, reading.store, method.policy), lambda _: self._check())
 
     def _timed(self, method: Method, reading: Reading, number: int, group: str) -> tuple[Sample, F32]:
         """The prompt by `method`, from its parts to its first token. Returns the logits of that token too."""
-        self._engine.use(method.profile(self._profile), pick=method.pick, n_batch=method.n_batch)
+        self._engine.use(method.profile(self._profile), forced=method.forced, n_batch=method.n_batch)
         started = time.perf_counter()
         prompt = self._upstream.prompts.build(reading.messages)
         plan = make_plan(prompt.tokens, reading.store, method.policy)

@@ -1,7 +1,7 @@
 """`Method`: one way to take a prompt's rows over, by the name that `--policies` gives it: our policies, and baselines of the literature.
 
 A baseline is a policy with other parameters, or with a selection that looks at nothing but the plan. A policy that repairs can have some
-of the profile's parameters changed, as in `relay+lead=0+max_share=0.1`. Any method can take its rows from files of a form that the store
+of the profile's parameters changed, as in `relay+lead=0+max_share=0.1`. Any method can take its rows from files of a codec that the store
 has: `relay@q6-q4`.
 """
 
@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from relaylite.engine.sweep import Pick
+from relaylite.engine.sweep import ForcedSelection
 from relaylite.errors import UsageError
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.policies import FIDELITIES, FULL, NAIVE, RELAY, Policy, parse_policy
 from relaylite.reuse.profile import Profile, RelayParameters, default_profile
 from relaylite.reuse.rows import Tokens
-from relaylite.store.codec import PLAIN, Codec
-from relaylite.store.quantize import CODECS
+from relaylite.store.codec import CODECS, PLAIN, Codec
 
 DEFAULT = "full,prefix,naive,relay:fast,relay,relay:careful"
 BASELINES = {
@@ -34,16 +33,16 @@ BASELINES = {
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """`parameters` in place of the profile's, or `changes` of them, or `pick` in place of any; at most one of these.
+    """`parameters` in place of the profile's, or `changes` of them, or `forced` in place of any; at most one of these.
 
-    `n_batch`: tokens that llama.cpp computes at once. `codec`: rows come from files of this form.
+    `n_batch`: tokens that llama.cpp computes at once. `codec`: rows come from files of this codec.
     """
 
     label: str
     policy: Policy
     parameters: RelayParameters | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
-    pick: Pick | None = None
+    forced: ForcedSelection | None = None
     n_batch: int | None = None
     codec: Codec | None = None
 
@@ -53,7 +52,7 @@ class Method:
 
 
 def profile_of(measured: Profile, parameters: RelayParameters) -> Profile:
-    return replace(measured, modes=dict.fromkeys(FIDELITIES, parameters))
+    return replace(measured, fidelities=dict.fromkeys(FIDELITIES, parameters))
 
 
 AGAIN = Method("full again", FULL)  # what differs between this and `full` is noise
@@ -75,10 +74,10 @@ def parse_methods(text: str, n_layer: int) -> list[Method]:
 
 
 def parse_method(name: str, n_layer: int) -> Method:
-    """One method by its name; behind `@` the form of the files that its rows come from."""
+    """One method by its name; behind `@` the codec of the files that its rows come from."""
     of_memory, has_codec, codec = name.partition("@")
     if has_codec and codec not in CODECS:
-        raise UsageError(f"unknown form of stored rows in {name!r}; known: {', '.join(CODECS)}")
+        raise UsageError(f"unknown codec of stored rows in {name!r}; known: {', '.join(CODECS)}")
     method = _parse_plain(of_memory, n_layer)
     if has_codec and method.policy.is_exact and CODECS[codec] is not PLAIN:
         raise UsageError(f"{method.label} takes over exact rows and no others, so none of {codec}; measure relay@{codec}")
@@ -91,15 +90,15 @@ def _parse_plain(name: str, n_layer: int) -> Method:
         return _changed(_parse_plain(policy_name, n_layer), changes, n_layer)
     kind, _, value = name.partition(":")
     if name == "everything":
-        return Method(name, NAIVE, pick=lambda plan: plan.positions(Kind.SPAN))
+        return Method(name, NAIVE, forced=lambda plan: plan.positions(Kind.SPAN))
     if kind == "epic":
         n_first = int(_number(name, value, 1, 1 << 20))
-        return Method(name, NAIVE, pick=lambda plan: first_tokens(plan, n_first))
+        return Method(name, NAIVE, forced=lambda plan: first_tokens(plan, n_first))
     if kind == "batches":
         return Method(name, FULL, n_batch=int(_number(name, value, 1, 1 << 20)))
     if kind == "random":
         share = _number(name, value, 0, 1)
-        return Method(name, NAIVE, pick=lambda plan: random_tokens(plan, share))
+        return Method(name, NAIVE, forced=lambda plan: random_tokens(plan, share))
     if kind == "cacheblend":
         share = _number(name, value, 0, 1)
         return Method(name, RELAY, RelayParameters(0, 1, n_layer, "value", tau=0.0, max_share=share, lead=0.0, thinning=0.0))

@@ -1,7 +1,7 @@
 """`RowFolder`: the disk tier. Files of rows in one folder, shared by models and processes, never beyond a budget.
 
-The only door to that folder. A lock file decides who writes; readers need none, since files appear whole under their name and
-are never changed. What cannot be used is a miss with one line in the log; what cannot be written is kept in memory only.
+The only door to that folder. A lock file decides who writes; readers need no lock, since files appear whole under their name and
+are never changed. A file that cannot be used is a miss with one line in the log; rows that cannot be written are kept in memory only.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from relaylite import paths
 from relaylite.store.ledger import Ledger
-from relaylite.store.rowfile import Corrupt, Newer, RowFile
-from relaylite.store.rowwriter import SUFFIX, RowWriter
-from relaylite.store.stats import FolderStats
+from relaylite.store.rowfile import SUFFIX, Corrupt, Newer, RowFile, RowWriter
 
+DISK_BYTES = 4 * 2**30
 LOCK_TIMEOUT_S = 10.0
 TEMPORARY = ".part"
 LEDGER = "ledger.json"
@@ -32,6 +32,24 @@ class Entry:
     name: str
     n_bytes: int
     used_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FolderStats:
+    """What the disk tier holds of all models, and what it was good for in all runs since it was cleared.
+
+    Field names are those of `relaylite store --json`. `models`: how many fingerprints have rows in it; `spans`: how many files there are.
+    """
+
+    folder: str
+    models: int
+    spans: int
+    tokens: int
+    disk_bytes: int
+    disk_budget_bytes: int
+    hits: int
+    hit_tokens: int
+    seconds_saved: float
 
 
 class CannotWrite(Exception):
@@ -139,12 +157,9 @@ class RowFolder:
             return Ledger()
 
     def add_to_ledger(self, more: Ledger) -> None:
-        """Raises CannotWrite."""
-        with self._writing():
-            temporary = self.path / f"{LEDGER}{TEMPORARY}"
-            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                file.write(self.ledger().plus(more).to_json())
-            temporary.replace(self.path / LEDGER)
+        """Enter what a store has seen since its last entry. Raises CannotWrite."""
+        with self._writing(), paths.replacing(self.path / LEDGER) as written:
+            written.write_text(self.ledger().plus(more).to_json(), encoding="utf-8")
 
     def write(
         self, name: str, writer: RowWriter, *, order: Callable[[list[Entry]], list[str]], keeps: Callable[[RowFile], bool]
@@ -191,7 +206,7 @@ class RowFolder:
             if not self.path.exists():
                 self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             with FileLock(self.path / "lock", timeout=LOCK_TIMEOUT_S, mode=0o600):
-                for left in self.path.glob(f"*{TEMPORARY}"):
+                for left in (*self.path.glob(f"*{TEMPORARY}"), *self.path.glob(f".{LEDGER}.*")):
                     left.unlink(missing_ok=True)
                 yield
         except (OSError, Timeout) as error:

@@ -10,10 +10,10 @@ from support.sample_rows import rows_of
 
 from relaylite.bench.methods import captures_of, first_tokens, parse_method, parse_methods, random_tokens
 from relaylite.errors import UsageError
-from relaylite.reuse.plan import Kind, Match, Plan, Segment
+from relaylite.reuse.plan import Kind, Plan, Segment
 from relaylite.reuse.policies import FULL, NAIVE
 from relaylite.reuse.profile import default_profile
-from relaylite.store.quantize import CODECS
+from relaylite.store.codec import CODECS
 
 N_LAYER = 12
 
@@ -21,7 +21,7 @@ N_LAYER = 12
 def plan_with_spans() -> Plan:
     """New [0, 4), spans [4, 14) and [14, 17), new [17, 19)."""
     rows = rows_of(range(13))
-    spans = [Segment(4, 14, Kind.SPAN, Match(4, rows, 0, 10)), Segment(14, 17, Kind.SPAN, Match(14, rows, 10, 3))]
+    spans = [Segment(4, 14, Kind.SPAN, rows), Segment(14, 17, Kind.SPAN, rows, 10)]
     return Plan(np.arange(19, dtype=np.int32), (Segment(0, 4, Kind.NEW), *spans, Segment(17, 19, Kind.NEW)), NAIVE)
 
 
@@ -41,8 +41,8 @@ def test_cacheblend_detects_at_layer_1_and_recomputes_all_layers() -> None:
 
 def test_epic_takes_the_first_tokens_of_each_span() -> None:
     assert first_tokens(plan_with_spans(), 4).tolist() == [4, 5, 6, 7, 14, 15, 16]
-    pick = parse_method("epic:2", N_LAYER).pick
-    assert pick is not None and pick(plan_with_spans()).tolist() == [4, 5, 14, 15]
+    forced = parse_method("epic:2", N_LAYER).forced
+    assert forced is not None and forced(plan_with_spans()).tolist() == [4, 5, 14, 15]
 
 
 def test_random_takes_a_share_of_span_tokens_the_same_each_time() -> None:
@@ -52,8 +52,8 @@ def test_random_takes_a_share_of_span_tokens_the_same_each_time() -> None:
 
 
 def test_everything_takes_every_span_token() -> None:
-    pick = parse_method("everything", N_LAYER).pick
-    assert pick is not None and pick(plan_with_spans()).tolist() == list(range(4, 17))
+    forced = parse_method("everything", N_LAYER).forced
+    assert forced is not None and forced(plan_with_spans()).tolist() == list(range(4, 17))
 
 
 def test_exact_policies_read_no_smaller_form() -> None:
@@ -64,7 +64,7 @@ def test_exact_policies_read_no_smaller_form() -> None:
 
 def test_batches_take_nothing_over() -> None:
     method = parse_method("batches:64", N_LAYER)
-    assert method.policy == FULL and method.n_batch == 64 and method.pick is None
+    assert method.policy == FULL and method.n_batch == 64 and method.forced is None
 
 
 @pytest.mark.parametrize("name", ["relay", "relay:careful", "naive", "epic:4"])
@@ -72,7 +72,7 @@ def test_any_method_can_read_files_of_any_form(name: str) -> None:
     method = parse_method(f"{name}@q6-q4", N_LAYER)
     assert method.label == f"{name}@q6-q4" and method.codec is CODECS["q6-q4"]
     assert method.policy == parse_method(name, N_LAYER).policy and parse_method(name, N_LAYER).codec is None
-    with pytest.raises(UsageError, match="unknown form of stored rows in 'relay@zip'; known: plain, q8"):
+    with pytest.raises(UsageError, match="unknown codec of stored rows in 'relay@zip'; known: plain, q8"):
         parse_method("relay@zip", N_LAYER)
 
 
@@ -81,7 +81,7 @@ def test_parameters_of_the_profile_can_be_changed() -> None:
     method = parse_method("relay:careful+lead=0+max_share=0.5+l_start=3+l_det=3@q8", N_LAYER)
     assert method.label == "relay:careful+lead=0+max_share=0.5+l_start=3+l_det=3@q8" and method.codec is CODECS["q8"]
     changed = method.profile(measured).parameters(method.policy)
-    assert changed == replace(measured.modes["careful"], lead=0, max_share=0.5, l_start=3, l_det=3)
+    assert changed == replace(measured.fidelities["careful"], lead=0, max_share=0.5, l_start=3, l_det=3)
     assert captures_of([method], measured) == {"l_in-3": "l_out-2", "attn-3": "kqv_out-3"}
 
 

@@ -15,9 +15,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from support.live_model import LiveModel, opened
+from support.live_model import LiveModel, Part, opened
 
-from relaylite.engine.native import Placement, ffi, lib
+from relaylite.engine.native import ffi, lib
 
 NULL = ffi.NULL
 INT_MAX, INT_MIN = 2**31 - 1, -(2**31)
@@ -205,7 +205,7 @@ def report(calls: Iterator[BadCall]) -> None:
 def main(path: Path) -> None:
     with opened(path) as live:
         rows = live.random_rows(N)
-        live.cache.append([Placement(N, rows)])
+        live.append([Part(N, rows)])
         report(context_calls(live))
         report(cell_calls(live))
         report(slice_calls(live))

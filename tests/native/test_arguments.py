@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.live_model import LiveModel, opened
+from support.live_model import LiveModel, Part, opened
 
 from relaylite.engine import native
-from relaylite.engine.native import Placement, lib
+from relaylite.engine.native import lib
 from relaylite.errors import NativeError
 
 ROOT = Path(__file__).parent.parent.parent
@@ -69,7 +69,7 @@ def test_cells_may_be_closed_after_their_context(tiny_path: Path) -> None:
 
 
 def test_shapes_that_do_not_match_are_refused_before_the_call(tiny: LiveModel) -> None:
-    tiny.cache.append([Placement(4)])
+    tiny.append([Part(4)])
     where = np.arange(4, dtype=np.int32)
     for arguments in ({"tokens": tiny.tokens(3)}, {"tokens": tiny.tokens(5)}, {"tokens": None}):
         with pytest.raises(NativeError):

@@ -47,7 +47,7 @@ def test_the_next_run_knows_who_follows_whom(tmp_path):
     assert RowFolder(tmp_path, PLENTY).ledger().follows == {"code": {"review": 1}, "plan": {"code": 2}, "review": {"plan": 1}}
     again = Store(LAYOUT, PLENTY, folder=tmp_path)
     again.put(rows_of(TEXT, origin="plan"))
-    soon = again._tiers.foresight.visits()
+    soon = again._foresight.visits()
     assert soon["code"] > soon["review"] > soon["plan"]
 
 
