@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from relaylite.errors import UsageError, did_you_mean
@@ -15,8 +15,9 @@ FIDELITIES: tuple[Fidelity, ...] = ("fast", "balanced", "careful")
 class Policy:
     """What a plan may reuse.
 
-    `use_prefix`: rows of the longest exact prefix. `use_spans`: rows of spans, moved by RoPE. `repairs`: recompute
-    the span cells that the new prefix changes, as the model's profile says for this fidelity.
+    `use_prefix`: the rows that the prompt begins with, in place. `use_spans`: rows from elsewhere, with K rotated to their new positions;
+    only spans of at least `min_span` tokens. `repairs`: recompute the span cells that the new prefix changes, as the model's profile says
+    for this `fidelity`.
     """
 
     name: str
@@ -28,11 +29,12 @@ class Policy:
 
     @property
     def label(self) -> str:
-        """The name that users type: `relay:fast`, `naive`, …"""
+        """The name that users type, such as `relay:fast` or `naive`."""
         return f"{self.name}:{self.fidelity}" if self.repairs and self.fidelity != "balanced" else self.name
 
     @property
     def is_exact(self) -> bool:
+        """Whether every row equals that of a full prefill up to rounding."""
         return not self.use_spans
 
 
@@ -45,9 +47,9 @@ POLICIES: dict[str, Policy] = {p.name: p for p in (FULL, PREFIX, NAIVE, RELAY)}
 
 
 def parse_policy(text: str, fidelity: Fidelity | None = None) -> Policy:
-    """The policy named `text`, such as `naive`, `relay` or `relay:careful`, in any case; `fidelity` applies where `text` has none.
+    """The policy named `text`, such as `naive`, `relay` or `relay:careful`, in any case. `fidelity` applies if `text` names none.
 
-    Raises UsageError with the closest or all known names if there is no such policy.
+    Raises UsageError with the closest name, or all of them, if there is no such policy.
     """
     name, _, suffix = text.lower().partition(":")
     policy = POLICIES.get(name)
@@ -55,9 +57,9 @@ def parse_policy(text: str, fidelity: Fidelity | None = None) -> Policy:
         known = [*POLICIES, *(f"relay:{f}" for f in FIDELITIES)]
         wanted = f"relay:{name}" if name in FIDELITIES else text
         raise UsageError(f"unknown policy {text!r}; {did_you_mean(wanted, known, 'known: ' + ', '.join(known))}")
-    chosen = suffix or fidelity
-    if not policy.repairs or not chosen or chosen == policy.fidelity:
+    asked = suffix or fidelity
+    if not policy.repairs or not asked:
         return policy
-    if chosen not in FIDELITIES:
-        raise UsageError(f"unknown fidelity {chosen!r}; known: {', '.join(FIDELITIES)}")
-    return Policy("relay", use_prefix=True, use_spans=True, repairs=True, fidelity=chosen)
+    if asked not in FIDELITIES:
+        raise UsageError(f"unknown fidelity {asked!r}; known: {', '.join(FIDELITIES)}")
+    return replace(policy, fidelity=asked)

@@ -80,15 +80,15 @@ class Rows:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all layers are there."""
+        """Whether all layers are loaded."""
         return self.loading is None or self.loading.is_done
 
     def has(self, layers: range) -> bool:
-        """Whether these layers are there."""
+        """Whether these layers are loaded."""
         return self.loading is None or self.loading.has(layers)
 
     def bring(self, layers: range | None = None) -> None:
-        """Have these layers there, by default all of them. Raises Damaged."""
+        """Load these layers, by default all of them, and wait for them. Raises Damaged."""
         if self.loading is not None:
             self.loading.bring(range(self.layout.n_layer) if layers is None else layers)
 

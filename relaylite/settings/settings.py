@@ -60,7 +60,7 @@ class StoreSettings:
     ram: int | None = _setting(None, readers.size, "Rows kept in memory, such as 512MiB; a quarter of the free memory if unset.")
     disk: int = _setting(4 * 2**30, readers.size, "Rows kept on disk, such as 4GiB; 0 keeps none.")
     folder: Path | None = _setting(None, readers.folder_or_file, "Where rows on disk lie; a folder in relaylite's cache if unset.")
-    codec: str = _setting("plain", readers.choice(STORE_CODECS), "Form of rows on disk: plain, or smaller with some loss, down to q4.")
+    codec: str = _setting("plain", readers.choice(STORE_CODECS), "Codec of rows on disk: plain, or smaller with some loss, down to q4.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class CannotWrite(Exception):
 
 
 class RowFolder:
-    """Files by name."""
+    """Files by name. Only methods that say so raise; a file that another process removed meanwhile is passed over."""
 
     def __init__(self, path: Path, budget_bytes: int) -> None:
         self.path = path
@@ -85,7 +85,7 @@ class RowFolder:
         return changed
 
     def open(self, name: str) -> RowFile | None:
-        """The file, if it can be used."""
+        """The file, None if it cannot be used. A damaged one is removed."""
         try:
             return RowFile(self.path / name)
         except Newer as newer:
@@ -126,7 +126,7 @@ class RowFolder:
         )
 
     def verify(self) -> tuple[int, list[str]]:
-        """Read every file whole; how many are right, and the names of those that were damaged and are removed now."""
+        """Read every file whole. Returns how many are right, and the names of damaged ones, which are removed."""
         n_right, damaged = 0, []
         for entry in self.entries():
             try:
@@ -140,7 +140,7 @@ class RowFolder:
         return n_right, damaged
 
     def clear(self) -> int:
-        """Remove all rows of all models, and the ledger; the bytes of rows removed. Raises CannotWrite."""
+        """Remove all rows of all models, and the ledger. Returns the bytes of the rows removed. Raises CannotWrite."""
         if not self.path.exists():
             return 0
         with self._writing():
@@ -151,6 +151,7 @@ class RowFolder:
             return sum(entry.n_bytes for entry in entries)
 
     def ledger(self) -> Ledger:
+        """The ledger of all processes; an empty one if it is missing or damaged."""
         try:
             return Ledger.from_json((self.path / LEDGER).read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -164,7 +165,7 @@ class RowFolder:
     def write(
         self, name: str, writer: RowWriter, *, order: Callable[[list[Entry]], list[str]], keeps: Callable[[RowFile], bool]
     ) -> tuple[str, ...]:
-        """Write a file, after removing others, in the order that `order` gives, until the budget has room; those removed.
+        """Write a file. Others are removed first, in the order that `order` gives, until the budget has room. Returns the names removed.
 
         A file that has this name already stays if `keeps` says so. Raises CannotWrite; nothing was removed then, unless the disk failed.
         """
@@ -223,7 +224,7 @@ class RowFolder:
 
 
 def _sync_folder(path: Path) -> None:
-    """A rename outlives a power cut only once the folder itself is on the disk."""
+    """Have the names in the folder outlive a power cut."""
     if hasattr(os, "O_DIRECTORY"):
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:

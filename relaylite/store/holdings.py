@@ -66,9 +66,8 @@ class Holdings:
     # -- changing ----------------------------------------------------------------------------------------------------------
 
     def enter(self, behind: Node, tokens: Tokens, *, is_exact: bool) -> tuple[Node, int]:
-        """Go on from the end of `behind` by rows of one exactness: how many of `tokens` are there, and the node that ends with them.
-
-        A node is split if they end inside it.
+        """Follow `tokens` from the end of `behind` on, through rows of one exactness. Returns the node that ends with the last token found,
+        and how many were found. A node is split if they end inside it.
         """
         last, n = self._tree.follow(behind, tokens, is_exact=is_exact)
         return (self._end_at(last, behind.end + n) if n else behind), n
@@ -91,7 +90,7 @@ class Holdings:
         return self._tree.split(node, position)
 
     def _let_go(self, node: Node) -> None:
-        """Of rows that are still being loaded only the file is kept."""
+        """If the rows are still being loaded, keep only the file."""
         if node.rows is not None and not node.rows.is_whole:
             self.set_rows(node, None)
 
@@ -135,7 +134,7 @@ class Holdings:
                 self._texts.add(parent)
 
     def forget_file(self, file: RowFile) -> None:
-        """The file is gone: nodes whose rows are not whole in memory go with it."""
+        """The file is gone. Nodes whose rows are not whole in memory go with it."""
         users = [node for node in self.nodes() if node.file is file]
         for node in users:
             self._let_go(node)

@@ -112,7 +112,7 @@ class RadixTree:
         return best
 
     def follow(self, node: Node, tokens: Tokens, *, is_exact: bool) -> tuple[Node, int]:
-        """Go on from the end of `node` by rows of one exactness: the last node entered, and how many of `tokens` are there."""
+        """Follow `tokens` from the end of `node` on, through rows of one exactness: the last node entered, and how many were found."""
         n = 0
         while n < len(tokens):
             child = node.children.get((int(tokens[n]), is_exact))

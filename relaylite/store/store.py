@@ -83,7 +83,7 @@ class Store:
         return self._folder is not None
 
     def put(self, rows: Rows) -> None:
-        """Keep `rows`; what is there already is not stored again. The arrays must not be written to afterwards.
+        """Keep `rows`. Rows that are stored already are not stored again. The arrays must not be written to afterwards.
 
         The states that they have are those that relaying needs from now on: tokens that have only others count as not captured.
         Raises ValueError if the rows are of another layout.
@@ -208,7 +208,7 @@ class Store:
         return segment
 
     def _keep(self, rows: Rows) -> bool:
-        """False if files turned out to be lost on the way: what is there has changed."""
+        """False if files turned out to be lost on the way: the holdings have changed, so it must be tried again."""
         if rows.position:
             self._tiers.admit(None, rows, is_exact=False)
             return True

@@ -27,7 +27,7 @@ log = logging.getLogger("relaylite.store")
 
 
 class Lost(Exception):
-    """Rows that were thought to be on disk are not; the holdings no longer name them."""
+    """Rows that were thought to be on disk are not there. The holdings no longer name them; the caller looks again."""
 
 
 class Tiers:
@@ -44,7 +44,7 @@ class Tiers:
         self._is_full_told = False
 
     def admit(self, parent: Node | None, rows: Rows, *, is_exact: bool) -> Node | None:
-        """Keep `rows` behind `parent`, in memory or else on disk; None if neither has room."""
+        """Keep `rows` behind `parent` (None: detached), in memory or else on disk. Returns their node, None if neither has room."""
         node = Node.of_rows(rows, captured_rows(rows, self._holdings.wanted), is_exact=is_exact)
         node.uses = self._foresight.new_uses()
         if self._make_room(rows.n_bytes, parent):
@@ -63,7 +63,7 @@ class Tiers:
         return None
 
     def _make_room(self, n_bytes: int, keep: Node | None) -> bool:
-        """Free memory until `n_bytes` more fit, but touch no rows on the path to `keep`; False if that cannot be."""
+        """Free memory until `n_bytes` more fit, but touch no rows on the path to `keep`. False if they cannot fit."""
         kept = set(keep.path()) if keep is not None else set()
         if n_bytes > self._budget_bytes - sum(node.ram_bytes for node in kept):
             return False
@@ -114,7 +114,7 @@ class Tiers:
         self._forget(name)
 
     def flush(self) -> None:
-        """Write what is in memory only, as far as the disk's budget has room for what is worth more than what is there."""
+        """Write rows that are in memory only, as far as the disk has room or holds rows that are worth less."""
         if self._folder is not None:
             for node in list(self._holdings.nodes()):
                 if node.rows is not None and node.file is None and self._holdings.holds(node):
@@ -124,12 +124,13 @@ class Tiers:
         """Learn of files that other processes wrote or removed."""
         if self._folder is None or not self._folder.has_changed():
             return
-        mark = fingerprint_mark(self._holdings.layout.fingerprint)
+        layout = self._holdings.layout
+        mark = fingerprint_mark(layout.fingerprint)
         entries = {entry.name: entry for entry in self._folder.entries() if entry.name.startswith(mark)}
         for name in self._files.keys() - entries.keys():
             self._forget(name)
         opened = [self._folder.open(name) for name in sorted(entries.keys() - self._files.keys())]
-        fresh = [file for file in opened if file is not None and file.header.fingerprint == self._holdings.layout.fingerprint]
+        fresh = [file for file in opened if file is not None and file.header.fingerprint == layout.fingerprint]
         for file in sorted(fresh, key=lambda file: (file.header.position, entries[file.name].used_s)):
             self._files[file.name] = file
             self._holdings.absorb(file)
@@ -177,7 +178,7 @@ class Tiers:
         return rows if len(rows) == len(node.tokens) else rows.slice(first, first + len(node.tokens))
 
     def _save(self, node: Node, kept: Set[Node] = frozenset()) -> bool:
-        """Write the rows that `node` has in memory; whether they are on disk now. No file that `kept` nodes need goes for it."""
+        """Write the rows that `node` has in memory. Returns whether they are on disk now. No file that `kept` nodes need goes for them."""
         if self._folder is None or node.rows is None:
             return False
         draft = self._draft(node, node.rows)
@@ -220,7 +221,7 @@ class Tiers:
             self._holdings.forget_file(file)
 
     def _order(self, entries: list[Entry], node: Node, kept: Set[Node]) -> list[str]:
-        """The files that may go for the sake of `node`: other models' stale ones, ours that are worth less, then other models'."""
+        """The files that may go for `node`, in this order: stale ones of other models, ours that are worth less, others of other models."""
         soon = self._foresight.visits()
         users: dict[str, list[Node]] = {name: [] for name in self._files}
         for user in self._holdings.nodes():
@@ -243,7 +244,7 @@ class Tiers:
 
 
 def _is_needed(node: Node, kept: Set[Node]) -> bool:
-    """Whether more than the node itself is lost with its file: what lies behind it elsewhere, or what is being put behind it."""
+    """Whether more than the node is lost with its file: rows behind it in other files, or rows that are being put behind it."""
     if node.rows is not None and node.rows.is_whole:
         return False
     return node in kept or any(other.file is not node.file for other in node.family())

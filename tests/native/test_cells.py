@@ -9,6 +9,7 @@ import pytest
 from support.live_model import LiveModel, Part, opened
 
 from relaylite.errors import NativeError
+from relaylite.reuse.plan import Kind, Segment
 from relaylite.reuse.rows import Rows
 
 
@@ -175,3 +176,19 @@ def test_an_append_into_other_cells_is_noticed_and_clears(tiny: LiveModel) -> No
     assert len(tiny.cache) == 0
     tiny.append([Part(8, rows)])
     assert np.array_equal(tiny.live_rows().data, rows.data)
+
+
+def test_segments_that_do_not_begin_where_the_sequence_ends_are_refused(tiny: LiveModel) -> None:
+    """Their K would be rotated for another position than the one that they get."""
+    rows = tiny.random_rows(8)
+    tiny.append([Part(8, rows)])
+    for segments in (
+        [Segment(0, 8, Kind.SPAN, rows)],
+        [Segment(9, 17, Kind.SPAN, rows)],
+        [Segment(8, 12, Kind.SPAN, rows), Segment(13, 15, Kind.NEW)],
+    ):
+        with pytest.raises(NativeError, match="cannot be placed at"):
+            tiny.cache.append(segments)
+    with pytest.raises(NativeError, match="rows for position 5 cannot be placed at 4"):
+        tiny.cache.write([Segment(0, 4, Kind.SPAN, rows), Segment(5, 8, Kind.SPAN, rows, 5)], range(tiny.n_layer))
+    assert len(tiny.cache) == 8 and rows_at(tiny.live_rows(), 5) == rows_at(rows, 5)
