@@ -57,9 +57,9 @@ def parse_policy(text: str, fidelity: Fidelity | None = None) -> Policy:
         known = [*POLICIES, *(f"relay:{f}" for f in FIDELITIES)]
         wanted = f"relay:{name}" if name in FIDELITIES else text
         raise UsageError(f"unknown policy {text!r}; {did_you_mean(wanted, known, 'known: ' + ', '.join(known))}")
-    asked = suffix or fidelity
-    if not policy.repairs or not asked:
+    chosen = suffix or fidelity
+    if not policy.repairs or not chosen or chosen == policy.fidelity:
         return policy
-    if asked not in FIDELITIES:
-        raise UsageError(f"unknown fidelity {asked!r}; known: {', '.join(FIDELITIES)}")
-    return replace(policy, fidelity=asked)
+    if chosen not in FIDELITIES:
+        raise UsageError(f"unknown fidelity {chosen!r}; known: {', '.join(FIDELITIES)}")
+    return replace(policy, fidelity=chosen)
