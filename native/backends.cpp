@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "failure.h"
+
 namespace relay {
 
-// ggml ends the process when a graph's nodes, weights and inputs exceed what the scheduler was made for, and reserves 20 kB of address space for each.
+// ggml ends the process if a graph's nodes, weights and inputs are more than its scheduler was made for. The scheduler
+// reserves 20 kB of address space for each.
 static constexpr int with_sources = 3;
 
 Backends::~Backends() {
@@ -21,10 +24,12 @@ void Backends::add(ggml_backend_dev_t device, int n_threads, relay_stop * stop) 
     }
     backends_.push_back(backend);
     ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(device);
-    if (auto set_threads = (ggml_backend_set_n_threads_t) ggml_backend_reg_get_proc_address(reg, "ggml_backend_set_n_threads")) {
+    if (auto set_threads =
+            (ggml_backend_set_n_threads_t) ggml_backend_reg_get_proc_address(reg, "ggml_backend_set_n_threads")) {
         set_threads(backend, n_threads);
     }
-    if (auto set_abort = (ggml_backend_set_abort_callback_t) ggml_backend_reg_get_proc_address(reg, "ggml_backend_set_abort_callback")) {
+    if (auto set_abort = (ggml_backend_set_abort_callback_t) ggml_backend_reg_get_proc_address(
+            reg, "ggml_backend_set_abort_callback")) {
         set_abort(backend, relay_stop_callback, stop);
     }
 }
@@ -45,7 +50,8 @@ void Backends::open(const Residents & residents, int max_nodes, int n_threads, r
     for (ggml_backend_dev_t device : devices) {
         add(device, n_threads, stop);
     }
-    sched_ = ggml_backend_sched_new(backends_.data(), nullptr, (int) backends_.size(), (size_t) max_nodes * with_sources, false, true);
+    sched_ = ggml_backend_sched_new(backends_.data(), nullptr, (int) backends_.size(),
+                                    (size_t) max_nodes * with_sources, false, true);
     if (!sched_) {
         fail(RELAY_FAILED, "cannot make a scheduler over %zu backends", backends_.size());
     }
@@ -55,7 +61,7 @@ void Backends::allocate(ggml_cgraph * graph) {
     if (ggml_graph_n_nodes(graph) > max_nodes_) {
         fail(RELAY_UNSUPPORTED, "a compute graph of %d nodes is larger than %d", ggml_graph_n_nodes(graph), max_nodes_);
     }
-    check_stop(stop_);  // a device that knows no abort callback runs a graph to its end
+    check_stop(stop_);  // a device without abort callbacks computes a graph to its end
     ggml_backend_sched_reset(sched_);
     if (!ggml_backend_sched_alloc_graph(sched_, graph)) {
         fail(RELAY_FAILED, "no memory for a compute graph of %d nodes", ggml_graph_n_nodes(graph));

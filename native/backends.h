@@ -1,4 +1,5 @@
-// backends.h: our own scheduler over the devices that hold the model. Computes graphs whose weights and caches already lie in buffers.
+// backends.h: our own scheduler over the devices that hold the model. It computes graphs whose weights and caches lie
+// in buffers already.
 #pragma once
 
 #include <vector>
@@ -16,13 +17,15 @@ class Backends {
     Backends & operator=(const Backends &) = delete;
     ~Backends();
 
-    // The buffers of weights and caches name the devices to compute on; the CPU is always the last. `max_nodes`: of the graphs to come.
+    // Call it once. Computes on the devices that hold these weights and caches, and on the CPU as the last. `max_nodes`
+    // is the most that a graph may have. Throws Failure RELAY_FAILED.
     void open(const Residents & residents, int max_nodes, int n_threads, relay_stop * stop);
 
-    // Allocates the graph's own tensors; set the inputs after this and before compute(). Throws Failure, RELAY_STOPPED too.
+    // Allocates the graph's own tensors; set its inputs after this and before compute(). Both throw Failure, also
+    // RELAY_STOPPED.
     void allocate(ggml_cgraph * graph);
-    int max_nodes() const { return max_nodes_; }
     void compute(ggml_cgraph * graph);
+    int max_nodes() const { return max_nodes_; }
 
   private:
     void add(ggml_backend_dev_t device, int n_threads, relay_stop * stop);

@@ -18,7 +18,7 @@ static Watch & watch_at(relay_capture * capture, int32_t i, int32_t p0, int32_t 
     return watch;
 }
 
-// Grows only to what is used: most contexts are far longer than their conversations.
+// Makes room up to position `end`, and no more: most contexts are far longer than their conversations.
 static void reach(Watch & watch, int32_t end) {
     const size_t n = (size_t) end * watch.width;
     if (watch.vectors.size() < n) {
@@ -38,7 +38,7 @@ static Watch * watch_named(relay_capture * capture, const char * name) {
 static void keep(relay_capture * capture, Watch & watch, const ggml_tensor * tensor) {
     const int64_t n_tokens = tensor->ne[1];
     const int64_t at = watch.cursor;
-    watch.cursor = (int32_t) std::min<int64_t>(at + n_tokens, capture->n_positions);  // moves on also where nothing can be kept
+    watch.cursor = (int32_t) std::min<int64_t>(at + n_tokens, capture->n_positions);  // also if nothing can be kept
     if (tensor->type != GGML_TYPE_F32 || tensor->ne[0] != watch.width || !ggml_is_contiguous(tensor) ||
         at + n_tokens > capture->n_positions) {
         return;
@@ -46,7 +46,8 @@ static void keep(relay_capture * capture, Watch & watch, const ggml_tensor * ten
     capture->staging.resize((size_t) n_tokens * watch.width);
     ggml_backend_tensor_get(tensor, capture->staging.data(), 0, ggml_nbytes(tensor));
     reach(watch, (int32_t) (at + n_tokens));
-    ggml_fp32_to_fp16_row(capture->staging.data(), watch.vectors.data() + (size_t) at * watch.width, n_tokens * watch.width);
+    ggml_fp32_to_fp16_row(capture->staging.data(), watch.vectors.data() + (size_t) at * watch.width,
+                          n_tokens * watch.width);
 }
 
 }  // namespace relay
@@ -57,7 +58,9 @@ relay_capture * relay_capture_new(int32_t n_positions) {
     relay_capture * capture = nullptr;
     guarded([&] {
         require(n_positions >= 0, "n_positions is negative");
-        capture = Handles<relay_capture>::add(new relay_capture{n_positions, {}, {}});
+        auto made = std::make_unique<relay_capture>();
+        made->n_positions = n_positions;
+        capture = Handles<relay_capture>::add(std::move(made));
     });
     return capture;
 }
@@ -79,8 +82,8 @@ bool relay_capture_callback(ggml_tensor * tensor, bool ask, void * data) {
         if (watch) {
             keep(capture, *watch, tensor);
         }
-    } catch (const std::bad_alloc &) {
-        // the position stays uncaptured (NaN) and is recomputed from its token later
+    } catch (...) {
+        // Memory ran out. The position holds NaN, so its token is computed again later.
     }
     return true;
 }

@@ -1,11 +1,11 @@
-// cpu_probe.cpp: whether ggml's special weight layouts compute on this machine. Some compilers build AMX kernels that end the process with an illegal
-// instruction (seen: gcc 12 drops stores to the tile configuration), so a tiny product is computed in a child process first.
-#include <cstring>
+// cpu_probe.cpp: whether ggml's special weight layouts compute on this machine. Some compilers build AMX kernels that
+// end the process with an illegal instruction (seen: gcc 12 drops stores to the tile configuration), so a child process
+// first computes a tiny product.
 #include <vector>
 
+#include "failure.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
-#include "failure.h"
 
 #if defined(__unix__) || defined(__APPLE__)
 #include <csignal>
@@ -24,8 +24,10 @@ void multiply(ggml_backend_dev_t device, ggml_backend_buffer_type_t layout, ggml
     ggml_tensor * weights = ggml_new_tensor_2d(ctx, type, n_columns, n_rows);
     ggml_tensor * input = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, n_columns, n_tokens);
     ggml_backend_t backend = ggml_backend_dev_init(device, nullptr);
-    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(layout, ggml_backend_buft_get_alloc_size(layout, weights));
-    if (!buffer || ggml_backend_tensor_alloc(buffer, weights, ggml_backend_buffer_get_base(buffer)) != GGML_STATUS_SUCCESS) {
+    ggml_backend_buffer_t buffer =
+        ggml_backend_buft_alloc_buffer(layout, ggml_backend_buft_get_alloc_size(layout, weights));
+    if (!buffer ||
+        ggml_backend_tensor_alloc(buffer, weights, ggml_backend_buffer_get_base(buffer)) != GGML_STATUS_SUCCESS) {
         return;
     }
     ggml_tensor * product = ggml_mul_mat(ctx, weights, input);
@@ -45,7 +47,8 @@ void multiply(ggml_backend_dev_t device, ggml_backend_buffer_type_t layout, ggml
 void multiply_in_every_layout() {
     ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(device);
-    auto extra = (ggml_backend_dev_get_extra_bufts_t) ggml_backend_reg_get_proc_address(reg, "ggml_backend_dev_get_extra_bufts");
+    auto extra =
+        (ggml_backend_dev_get_extra_bufts_t) ggml_backend_reg_get_proc_address(reg, "ggml_backend_dev_get_extra_bufts");
     for (ggml_backend_buffer_type_t * layout = extra ? extra(device) : nullptr; layout && *layout; ++layout) {
         for (const ggml_type type : {GGML_TYPE_Q4_0, GGML_TYPE_Q8_0}) {
             multiply(device, *layout, type);
@@ -53,7 +56,7 @@ void multiply_in_every_layout() {
     }
 }
 
-bool child_succeeds() {
+bool child_succeeds() noexcept {
     const pid_t child = fork();
     if (child == 0) {
         for (const int number : {SIGILL, SIGSEGV, SIGBUS, SIGABRT}) {
@@ -62,7 +65,11 @@ bool child_succeeds() {
         const int null = open("/dev/null", O_WRONLY);
         dup2(null, STDOUT_FILENO);
         dup2(null, STDERR_FILENO);
-        multiply_in_every_layout();
+        try {
+            multiply_in_every_layout();
+        } catch (...) {
+            _exit(1);
+        }
         _exit(0);
     }
     int status = 1;

@@ -1,17 +1,18 @@
 #include "failure.h"
 
+#include <cstdarg>
 #include <cstdio>
 
 namespace relay {
 
-static thread_local std::string last_text;
+static thread_local char last_text[512] = "";
 
-void remember(const std::string & text) {
-    last_text = text;
+void remember(const char * text) noexcept {
+    snprintf(last_text, sizeof(last_text), "%s", text);
 }
 
 void fail(int code, const char * format, ...) {
-    char text[512];
+    char text[sizeof(last_text)];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
@@ -22,5 +23,5 @@ void fail(int code, const char * format, ...) {
 }  // namespace relay
 
 const char * relay_error_text(void) {
-    return relay::last_text.c_str();
+    return relay::last_text;
 }

@@ -2,7 +2,20 @@
 
 #include <cstring>
 
+#include "failure.h"
+
+// Of llama.cpp's staging API (src/llama-ext.h), a C++ symbol of libllama.
+ggml_cgraph * llama_graph_reserve(llama_context * ctx, uint32_t n_tokens, uint32_t n_seqs, uint32_t n_outputs);
+
 namespace relay {
+
+ggml_cgraph * reserve_graph(llama_context * ctx, int32_t n_tokens) {
+    ggml_cgraph * graph = llama_graph_reserve(ctx, (uint32_t) n_tokens, 1, 1);
+    if (!graph) {
+        fail(RELAY_FAILED, "llama.cpp could not reserve a graph for %d tokens", n_tokens);
+    }
+    return graph;
+}
 
 std::string plain_name(const ggml_tensor * tensor) {
     const std::string name = tensor->name;
@@ -93,6 +106,19 @@ std::unordered_set<ggml_tensor *> Graph::behind(std::vector<ggml_tensor *> open,
             open.push_back(source(node, j));
         }
         open.push_back(view_source(node));
+    }
+    return found;
+}
+
+Residents find_residents(const Graph & graph) {
+    Residents found;
+    for (const ggml_tensor * node : graph.nodes()) {
+        for (int j = 0; j < GGML_MAX_SRC; ++j) {
+            ggml_tensor * source = graph.source(node, j);
+            if (source && is_resident(source)) {
+                found.emplace(source->name, source);
+            }
+        }
     }
     return found;
 }

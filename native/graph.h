@@ -1,7 +1,9 @@
-// graph.h: a read-only view of a graph that llama.cpp reserved, with the scheduler's rewiring undone. Knows names and sources, no meaning.
+// graph.h: a read-only view of a graph that llama.cpp reserved, with the scheduler's rewiring undone. Knows names and
+// sources, no meaning.
 //
-// With several backends, ggml_backend_sched_split_graph replaces sources by per-backend copies named "<backend>#<name>#<n>" (ggml-backend.cpp). A copy
-// stands for the nearest earlier node of that name, shape and type, else for the weight or cache of that name, else for the graph input.
+// With several backends, ggml_backend_sched_split_graph replaces sources by per-backend copies named
+// "<backend>#<name>#<n>" (ggml-backend.cpp). A copy stands for the nearest earlier node of that name, shape and type,
+// else for the weight or cache of that name, else for the graph input.
 #pragma once
 
 #include <string>
@@ -10,18 +12,19 @@
 #include <vector>
 
 #include "ggml.h"
-#include "failure.h"
-
-// llama.cpp's staging API (src/llama-ext.h), a C++ symbol of libllama: the graph is valid until the next reserve on that context.
-ggml_cgraph * llama_graph_reserve(llama_context * ctx, uint32_t n_tokens, uint32_t n_seqs, uint32_t n_outputs);
+#include "llama.h"
 
 namespace relay {
 
+// Weights and caches by name.
 using Residents = std::unordered_map<std::string, ggml_tensor *>;
+
+// llama.cpp's compute graph of n tokens. Valid until the next reserve on that context. Throws Failure RELAY_FAILED.
+ggml_cgraph * reserve_graph(llama_context * ctx, int32_t n_tokens);
 
 class Graph {
   public:
-    // `known`: weights and caches by name, for copies that stand for one; may be null.
+    // `known`: the weights and caches that copies may stand for; may be null.
     explicit Graph(ggml_cgraph * graph, const Residents * known = nullptr);
 
     const std::vector<ggml_tensor *> & nodes() const { return nodes_; }
@@ -33,7 +36,8 @@ class Graph {
     ggml_tensor * view_source(const ggml_tensor * node) const;
     // The cache that a node is a view or a cast of, or null.
     ggml_tensor * cache_of(const ggml_tensor * node) const;
-    // What `roots` are computed from, with them: nodes and inputs, no weights and caches. Nothing behind `cut` (may be null), which is in it if it is reached.
+    // The nodes and inputs that `roots` are computed from, and `roots` themselves, without weights and caches.
+    // The search ends at `cut` (may be null), which is among the result if it is reached.
     std::unordered_set<ggml_tensor *> behind(std::vector<ggml_tensor *> roots, const ggml_tensor * cut) const;
 
   private:
@@ -45,13 +49,16 @@ class Graph {
     std::unordered_map<std::string, std::vector<int32_t>> by_name_;
 };
 
+// The weights and caches that the graph's nodes read.
+Residents find_residents(const Graph & graph);
+
 // Name of a tensor without the scheduler's wrapping.
 std::string plain_name(const ggml_tensor * tensor);
 // The backend that the scheduler made this copy for, "" for any other tensor.
 std::string backend_of_copy(const ggml_tensor * tensor);
-// In a buffer since before the graph: a weight or a cache.
+// A weight or a cache: it was in a buffer before the graph was made.
 bool is_resident(const ggml_tensor * tensor);
-// Computed from nothing: set by the host before each run.
+// An input of the graph: computed from nothing, the host sets it before each computation.
 bool is_input(const ggml_tensor * tensor);
 
 }  // namespace relay

@@ -1,4 +1,5 @@
-// hadamard.h: the normalised Walsh–Hadamard matrix by which llama.cpp rotates quantized caches (src/llama-kv-cache.cpp). Its own inverse.
+// hadamard.h: the normalised Walsh–Hadamard matrix that llama.cpp multiplies rows with before it quantizes them
+// (src/llama-kv-cache.cpp). The matrix is its own inverse.
 #pragma once
 
 #include <cmath>
@@ -7,6 +8,7 @@
 
 namespace relay {
 
+// [n, n]; n is a power of two.
 inline std::vector<float> hadamard(int64_t n) {
     std::vector<float> values(n * n);
     const float scale = 1.0f / std::sqrt((float) n);

@@ -1,6 +1,7 @@
-// handles.h: which objects are open, so that a closed handle is an error text and not a use after free.
+// handles.h: which objects are open, so that use of a closed handle is an error text and not a use after free.
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <unordered_set>
 
@@ -8,18 +9,19 @@
 
 namespace relay {
 
-// One set a type. An address that was closed and given to a new object counts as open again.
+// The open objects of one type. Entries without a code call `close` and `has`, so these throw nothing. If a new object
+// gets the address of a closed one, the old handle counts as open again.
 template <typename T>
 class Handles {
   public:
-    static T * add(T * object) {
+    static T * add(std::unique_ptr<T> object) {
         const std::lock_guard<std::mutex> lock(mutex());
-        open().insert(object);
-        return object;
+        open().insert(object.get());
+        return object.release();
     }
 
-    // Deletes the object, once.
-    static void close(T * object) {
+    // Deletes the object if it is open.
+    static void close(T * object) noexcept {
         {
             const std::lock_guard<std::mutex> lock(mutex());
             if (open().erase(object) == 0) {
@@ -29,7 +31,7 @@ class Handles {
         delete object;
     }
 
-    static bool has(const T * object) {
+    static bool has(const T * object) noexcept {
         const std::lock_guard<std::mutex> lock(mutex());
         return open().count(object) > 0;
     }
@@ -46,6 +48,7 @@ class Handles {
     }
 };
 
+// Throws Failure RELAY_BAD_ARGUMENT if `object` is null or closed; `name` stands in its text.
 template <typename T>
 void require_open(const T * object, const char * name) {
     if (!object || !Handles<T>::has(object)) {

@@ -1,9 +1,10 @@
-// memory.cpp: what a llama_context takes, as llama.cpp itself counts it (src/llama-ext.h), over all devices.
+// memory.cpp: what a llama_context takes over all devices, as llama.cpp counts it.
 #include <map>
 
 #include "failure.h"
 #include "llama.h"
 
+// Of llama.cpp's staging API (src/llama-ext.h), a C++ symbol of libllama.
 struct llama_memory_breakdown_data {
     size_t model = 0;
     size_t context = 0;

@@ -23,7 +23,8 @@ static QueryScale read_query_scale(const llama_model * model, const std::string 
     if (architecture == "mistral3") {
         const std::string step = metadata(model, "mistral3.rope.scaling.original_context_length");
         const std::string strength = metadata(model, "mistral3.attention.temperature_scale");
-        return {step.empty() ? llama_model_n_ctx_train(model) : atoi(step.c_str()), 0.0f, strtof(strength.c_str(), nullptr)};
+        return {step.empty() ? llama_model_n_ctx_train(model) : atoi(step.c_str()), 0.0f,
+                strtof(strength.c_str(), nullptr)};
     }
     return {};
 }

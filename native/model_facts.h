@@ -1,4 +1,5 @@
-// model_facts.h: what llama.cpp knows of a model and its compute graph does not show: sizes, and how positions enter beside RoPE.
+// model_facts.h: what llama.cpp knows about a model and its compute graph does not show: sizes, and how positions count
+// besides RoPE.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +8,16 @@
 
 namespace relay {
 
-// Which positions up to its own a windowed layer sees (llama_hparams::is_masked_swa in llama.cpp's src/llama-hparams.h).
+// Which positions up to its own a windowed layer sees (llama_hparams::is_masked_swa in llama.cpp's
+// src/llama-hparams.h).
 struct Window {
     int32_t n = 0;            // 0: there is none
-    bool is_chunked = false;  // those since the last multiple of n, else the last n
+    bool is_chunked = false;  // true: the positions since the last multiple of n; false: the last n
 };
 
-// Queries are scaled by position (llm_graph_input_attn_temp in llama.cpp's src/llama-graph.cpp).
+// How a position scales the query there (llm_graph_input_attn_temp in llama.cpp's src/llama-graph.cpp).
 struct QueryScale {
-    int32_t step = 0;         // 0: not known
+    int32_t step = 0;  // 0: not known
     float offset = 0.0f;
     float strength = 0.0f;
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the extension with AddressSanitizer and UndefinedBehaviorSanitizer and runs on it the native tests and some episodes of the fuzzers.
-# From anywhere; Linux, GCC or Clang, CMake 3.26 (pip install cmake).
+# Builds the extension with AddressSanitizer and UndefinedBehaviorSanitizer. Then runs the native tests, the self-check and some
+# episodes of the fuzzers on it. Works from any folder; needs Linux, GCC or Clang, and CMake 3.26 (pip install cmake).
 #   native/sanitize.sh [build folder] [pytest arguments]
 # llama.cpp and Python are not instrumented, so leaks are not looked for.
 set -eu

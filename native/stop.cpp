@@ -2,11 +2,11 @@
 
 #include "handles.h"
 
-using relay::Handles;
+using namespace relay;
 
 relay_stop * relay_stop_new(void) {
     relay_stop * stop = nullptr;
-    relay::guarded([&] { stop = Handles<relay_stop>::add(new relay_stop); });
+    guarded([&] { stop = Handles<relay_stop>::add(std::make_unique<relay_stop>()); });
     return stop;
 }
 
@@ -24,7 +24,7 @@ int32_t relay_stop_get(const relay_stop * stop) {
     return Handles<relay_stop>::has(stop) && stop->is_set.load(std::memory_order_relaxed);
 }
 
-// Between all graph nodes: no look at the open handles here.
+// llama.cpp and ggml call this between all graph nodes, so it does not look at the open handles.
 bool relay_stop_callback(void * data) {
     const auto * stop = static_cast<const relay_stop *>(data);
     return stop && stop->is_set.load(std::memory_order_relaxed);

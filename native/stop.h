@@ -1,4 +1,4 @@
-// stop.h: a flag that one thread sets and a computation on another thread reads between graph nodes.
+// stop.h: a flag that any thread sets; the thread that computes reads it between graph nodes.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@ struct relay_stop {
 
 namespace relay {
 
-// Throws Failure RELAY_STOPPED if `stop` is there and set.
+// Throws Failure RELAY_STOPPED if `stop` is not null and set.
 inline void check_stop(const relay_stop * stop) {
     if (stop && stop->is_set.load(std::memory_order_relaxed)) {
         fail(RELAY_STOPPED, "stopped");

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from relaylite.engine import footprint, llama, native, self_check
+from relaylite.engine.cache import Cache
 from relaylite.engine.interface import Delta, Memory, ModelInfo, Prefill
 from relaylite.engine.kept_states import KeptStates
 from relaylite.engine.live_sequence import LiveSequence
@@ -336,12 +337,10 @@ def _load_model(path: Path, options: EngineOptions, devices: Sequence[int]) -> l
     return model
 
 
-def _open_cache(
-    context: llama.Context, n_threads: int, stop: native.Stop, keep: Callable[[Any], Any]
-) -> tuple[native.Cache | None, str | None]:
+def _open_cache(context: llama.Context, n_threads: int, stop: native.Stop, keep: Callable[[Any], Any]) -> tuple[Cache | None, str | None]:
     """The rows of the context, and why spans cannot be relayed (None if they can)."""
     try:
-        cache = keep(native.Cache(context.address, n_threads, stop))
+        cache = keep(Cache(context.address, n_threads, stop))
     except native.Unsupported as error:
         return None, str(error)
     return cache, cache.refusal or self_check.run(cache, context) or None
@@ -352,9 +351,7 @@ def _named(adapters: Sequence[Adapter]) -> list[str]:
     return sorted(f"{fingerprint.of_file(adapter.path)}:{adapter.scale!r}" for adapter in adapters)
 
 
-def _layout(
-    cache: native.Cache | None, weights: Sequence[str], options: EngineOptions, model: llama.Model, context: llama.Context
-) -> RowLayout:
+def _layout(cache: Cache | None, weights: Sequence[str], options: EngineOptions, model: llama.Model, context: llama.Context) -> RowLayout:
     """Some RoPE factors depend on whether the context is longer than the original one; an environment variable ends a cache rotation."""
     original = model.arch_meta("rope.scaling.original_context_length") or str(model.n_ctx_train)
     is_long = original.isdigit() and context.n_ctx > int(original)

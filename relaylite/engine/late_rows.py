@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from relaylite.engine.native import Cache
+from relaylite.engine.cache import Cache
 from relaylite.reuse.plan import Segment
 
 STEPS = 4  # a sweep runs a quarter of the layers at least before it looks how far rows have come

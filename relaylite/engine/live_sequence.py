@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from relaylite.engine import llama, llama_log
+from relaylite.engine.cache import Cache
 from relaylite.engine.late_rows import LateRows
-from relaylite.engine.native import F16, F32, Cache, Capture, Stop
+from relaylite.engine.native import F16, F32, Capture, Stop
 from relaylite.errors import Cancelled, NativeError
 from relaylite.reuse.plan import Kind, Plan, Segment
 from relaylite.reuse.rows import RowLayout, Rows, Tokens, common_length

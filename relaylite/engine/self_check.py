@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from relaylite.engine.cache import Cache
 from relaylite.engine.llama import Context
-from relaylite.engine.native import Cache
 from relaylite.errors import ModelError, NativeError
 from relaylite.reuse import kv_types
 from relaylite.reuse.plan import Kind, Segment

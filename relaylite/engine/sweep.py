@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from relaylite.engine.cache import Cache
 from relaylite.engine.late_rows import LateRows
-from relaylite.engine.native import F16, F32, Cache
+from relaylite.engine.native import F16, F32
 from relaylite.metrics import CellMap
 from relaylite.reuse import row_numbers
 from relaylite.reuse.plan import Kind, Plan

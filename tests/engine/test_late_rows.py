@@ -14,7 +14,7 @@ from support.live_engine import LiveEngine, Taken, changed, home_of_session, ope
 from support.tiny_models import write_model
 
 from relaylite.chain.runner import Run, Runner
-from relaylite.engine.native import SliceResult
+from relaylite.engine.cache import SliceResult
 from relaylite.errors import Cancelled
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.planner import make_plan

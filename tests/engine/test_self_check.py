@@ -11,7 +11,8 @@ from support.live_model import LiveModel, opened
 from support.reach import EXPECTED
 from support.tiny_models import write_model
 
-from relaylite.engine import native, self_check
+from relaylite.engine import self_check
+from relaylite.engine.cache import Cache, SliceResult
 from relaylite.errors import NativeError
 
 
@@ -50,8 +51,8 @@ def test_passes_on_the_default_model_and_leaves_a_context_to_work_with(default_m
 
 def breaking(monkeypatch: pytest.MonkeyPatch, name: str, change: Any) -> None:
     """Every call of `Cache.name` goes through `change(original, cells, args, kwargs)`."""
-    original = getattr(native.Cache, name)
-    monkeypatch.setattr(native.Cache, name, lambda cells, *args, **kwargs: change(original, cells, args, kwargs))
+    original = getattr(Cache, name)
+    monkeypatch.setattr(Cache, name, lambda cells, *args, **kwargs: change(original, cells, args, kwargs))
 
 
 def test_wrong_rows_are_noticed(tiny: LiveModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,8 +68,8 @@ def spoilt(arguments: dict[str, Any], share: float = 0.2) -> dict[str, Any]:
 
 
 def test_wrong_logits_are_noticed(tiny: LiveModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    def other_logits(original: Any, cells: Any, args: Any, kwargs: Any) -> native.SliceResult:
-        result: native.SliceResult = original(cells, *args, **kwargs)
+    def other_logits(original: Any, cells: Any, args: Any, kwargs: Any) -> SliceResult:
+        result: SliceResult = original(cells, *args, **kwargs)
         if result.logits is not None:
             result.logits = np.roll(result.logits, 1)
         return result

@@ -41,7 +41,7 @@ class Episode:
 
     def __init__(self, rng: np.random.Generator, live: LiveModel, rope: Rope, turn_error: float) -> None:
         self.rng, self.live, self.rope, self.turn_error = rng, live, rope, turn_error
-        self.relay = live.cache.pointer
+        self.cache = live.cache.pointer
         self.k_width, self.width = sum(live.cache.k_bytes), live.layout.token_bytes
         self.rows = np.empty((0, self.width), np.uint8)
         self.runs = [rng.integers(0, 60, (int(rng.integers(1, MAX_RUN)), self.width)).astype(np.uint8) for _ in range(3)]
@@ -64,8 +64,8 @@ class Episode:
         return len(self.rows)
 
     @property
-    def n_cells(self) -> int:
-        return int(self.live.cache.info.n_cells)
+    def n_slots(self) -> int:
+        return int(self.live.cache.info.n_slots)
 
     def held(self, start: int = 0, end: int | None = None) -> Bytes:
         end = self.n if end is None else end
@@ -114,15 +114,15 @@ class Episode:
             delta = 0 if self.rng.random() < 0.6 else int(self.rng.integers(-5000, 5000))
             data = self.by_layer(rows)
             keep.append(data)
-            segment.data, segment.n_run, segment.first, segment.n = ffi.cast("uint8_t *", ffi.from_buffer(data)), len(rows), first, n
+            segment.data, segment.n_tokens, segment.first, segment.n = ffi.cast("uint8_t *", ffi.from_buffer(data)), len(rows), first, n
             segment.delta = delta
             meaning.append((rows[first : first + n], n, delta))
         return segments, meaning, keep
 
     def append(self) -> None:
         segments, meaning, _keep = self.random_segments()
-        code = lib.relay_append(self.relay, segments, len(segments))
-        if sum(n for _, n, _ in meaning) > self.n_cells - self.n:
+        code = lib.relay_cache_append(self.cache, segments, len(segments))
+        if sum(n for _, n, _ in meaning) > self.n_slots - self.n:
             self.refused(code, {lib.RELAY_NO_SPACE})
             return
         assert code == lib.RELAY_OK
@@ -145,14 +145,14 @@ class Episode:
         if kind == 0:
             segments[at].n = int(self.rng.choice([x for x in ODD if x <= 0]))
         elif kind == 1 and meaning[at][0] is not None:
-            segments[at].first = int(self.rng.choice([-(2**31), -1, segments[at].n_run, 2**31 - 1]))
+            segments[at].first = int(self.rng.choice([-(2**31), -1, segments[at].n_tokens, 2**31 - 1]))
         elif kind == 2 and meaning[at][0] is not None:
-            segments[at].n_run = int(self.rng.choice([-(2**31), -1, 0, segments[at].first + segments[at].n - 1]))
+            segments[at].n_tokens = int(self.rng.choice([-(2**31), -1, 0, segments[at].first + segments[at].n - 1]))
         elif kind == 3:
             n_segments = int(self.rng.choice([-(2**31), -1, 0]))
         else:
             segments[at].data, segments[at].n = ffi.NULL, int(self.rng.choice([513, 100_000, 2**31 - 1]))
-        self.refused(lib.relay_append(self.relay, segments if self.rng.random() < 0.9 else ffi.NULL, n_segments))
+        self.refused(lib.relay_cache_append(self.cache, segments if self.rng.random() < 0.9 else ffi.NULL, n_segments))
 
     def write(self) -> None:
         """Some layers of cells that are there already get other rows; all else stays."""
@@ -160,7 +160,7 @@ class Episode:
         n = sum(n for _, n, _ in meaning)
         p0 = int(self.rng.choice([*ODD, self.n, *range(0, self.n, 7)]))
         first, end = (int(self.rng.integers(-1, self.live.n_layer + 2)) for _ in range(2))
-        code = lib.relay_write(self.relay, p0, segments, len(segments), first, end)
+        code = lib.relay_cache_write(self.cache, p0, segments, len(segments), first, end)
         if not 0 <= p0 <= self.n - n or not 0 <= first <= end <= self.live.n_layer:
             self.refused(code)
             return
@@ -179,7 +179,7 @@ class Episode:
 
     def truncate(self) -> None:
         p0 = int(self.rng.choice(ODD)) if self.rng.random() < 0.3 else int(self.rng.integers(self.n + 1))
-        code = lib.relay_truncate(self.relay, p0)
+        code = lib.relay_cache_truncate(self.cache, p0)
         if not 0 <= p0 <= self.n:
             self.refused(code)
             return
@@ -192,7 +192,7 @@ class Episode:
         out = np.empty(n * self.width, np.uint8)
         size = out.size if self.rng.random() < 0.8 else int(self.rng.integers(out.size + 1))
         pointer = ffi.cast("uint8_t *", ffi.from_buffer(out)) if out.size else ffi.NULL
-        code = lib.relay_read(self.relay, p0, p1, pointer, size, 0)
+        code = lib.relay_cache_read(self.cache, p0, p1, pointer, size, 0)
         if not 0 <= p0 <= p1 <= self.n or size != out.size:
             self.refused(code)
             return
@@ -200,7 +200,7 @@ class Episode:
 
     def rotate(self) -> None:
         p0, p1, delta = (int(self.rng.choice([*ODD, self.n, self.n // 2, self.n // 3])) for _ in range(3))
-        code = lib.relay_rotate(self.relay, p0, p1, delta)
+        code = lib.relay_cache_rotate(self.cache, p0, p1, delta)
         if not 0 <= p0 <= p1 <= self.n:
             self.refused(code)
             return
@@ -212,7 +212,7 @@ class Episode:
         self.rows = np.concatenate([self.rows[:p0], after[p0:p1], self.rows[p1:]])
 
     def decode(self) -> None:
-        n = min(int(self.rng.integers(1, 70)), self.n_cells - self.n)
+        n = min(int(self.rng.integers(1, 70)), self.n_slots - self.n)
         if n == 0:
             return
         self.live.decode(self.live.tokens(n, int(self.rng.integers(100))))
@@ -228,7 +228,7 @@ class Episode:
         positions = np.sort(self.rng.choice(self.n, n, replace=False)).astype(np.int32)
         first, end = sorted(int(x) for x in self.rng.integers(0, n_layer + 1, 2))
         args, results, _keep = self.slice_arguments(positions, first, end)
-        code = lib.relay_slice_run(self.relay, args)
+        code = lib.relay_cache_run_slice(self.cache, args)
         if code != lib.RELAY_OK:
             self.refused(code)
             return
@@ -258,7 +258,7 @@ class Episode:
         hidden = self.rng.standard_normal((size, info.n_embd)).astype(np.float32)
         layer = self.live.cache.layers[min(end, info.n_layer - 1)]
         widths = {"hidden_out": size * info.n_embd, "v_out": size * layer.v_width, "attn_out": size * layer.n_attn}
-        widths |= {"mass": self.n_cells, "logits": info.n_vocab}
+        widths |= {"mass": self.n_slots, "logits": info.n_vocab}
         possible = ("logits",) if end == info.n_layer else ("hidden_out", "v_out", "attn_out", "mass")
         results = {name: np.zeros(widths[name], np.float32) for name in possible if self.rng.random() < 0.4}
         args = ffi.new("relay_slice *")
@@ -289,7 +289,7 @@ class Episode:
             setattr(args, field, int(self.rng.choice(ODD)))
         n_touched = max(0, min(args.n_tokens, self.n))
         touched = keep[0][:n_touched].copy()
-        code = lib.relay_slice_run(self.relay, args)
+        code = lib.relay_cache_run_slice(self.cache, args)
         if code != lib.RELAY_OK:
             self.refused(code, {*REFUSED, lib.RELAY_FAILED})
             return
@@ -303,9 +303,9 @@ class Episode:
         self.live.stop.set(True)
         segments, meaning, _keep = self.random_segments()
         n = sum(n for _, n, _ in meaning)
-        code = lib.relay_append(self.relay, segments, len(segments))
+        code = lib.relay_cache_append(self.cache, segments, len(segments))
         self.live.stop.set(False)
-        if n > self.n_cells - self.n:
+        if n > self.n_slots - self.n:
             self.refused(code, {lib.RELAY_NO_SPACE})
             return
         if code == lib.RELAY_OK:  # nothing had to be computed
@@ -316,10 +316,10 @@ class Episode:
 
     def mark_badly(self) -> None:
         position = int(self.rng.choice(ODD))
-        if not self.n <= position < self.n_cells:
-            self.refused(lib.relay_mark(self.relay, position))
+        if not self.n <= position < self.n_slots:
+            self.refused(lib.relay_cache_mark(self.cache, position))
         if position != self.n - 1:
-            self.refused(lib.relay_check(self.relay, position), {*REFUSED, lib.RELAY_BREACH})
+            self.refused(lib.relay_cache_check(self.cache, position), {*REFUSED, lib.RELAY_BREACH})
 
     def capture(self) -> None:
         """Vectors go in and come out; positions outside are refused. Forgets what was captured while decoding."""

@@ -36,65 +36,65 @@ def segment(**fields: Any) -> Any:
 
 def context_calls(live: LiveModel) -> Iterator[BadCall]:
     address = ffi.cast("struct llama_context *", live.context.address)
-    out = ffi.new("relay_context **")
-    yield "relay_open(null context)", lambda: lib.relay_open(NULL, 1, NULL, out)
-    yield "relay_open(null out)", lambda: lib.relay_open(address, 1, NULL, NULL)
+    out = ffi.new("relay_cache **")
+    yield "relay_cache_open(null context)", lambda: lib.relay_cache_open(NULL, 1, NULL, out)
+    yield "relay_cache_open(null out)", lambda: lib.relay_cache_open(address, 1, NULL, NULL)
     yield "relay_memory_read(null context)", lambda: lib.relay_memory_read(NULL, ffi.new("relay_memory *"))
     yield "relay_memory_read(null out)", lambda: lib.relay_memory_read(address, NULL)
     for n_threads in (0, -1, 513, INT_MAX):
-        yield f"relay_open({n_threads} threads)", lambda n_threads=n_threads: lib.relay_open(address, n_threads, NULL, out)
-    yield "relay_open(cache in use)", lambda: lib.relay_open(address, 1, NULL, out)
+        yield f"relay_cache_open({n_threads} threads)", lambda n_threads=n_threads: lib.relay_cache_open(address, n_threads, NULL, out)
+    yield "relay_cache_open(cache in use)", lambda: lib.relay_cache_open(address, 1, NULL, out)
     stop = lib.relay_stop_new()
     lib.relay_stop_free(stop)
-    yield "relay_open(closed stop)", lambda: lib.relay_open(address, 1, stop, out)
-    relay = live.cache.pointer
-    yield "relay_describe(null out)", lambda: lib.relay_describe(relay, NULL)
-    layer = ffi.new("relay_layer *")
-    yield "relay_describe_layer(null out)", lambda: lib.relay_describe_layer(relay, 0, NULL)
+    yield "relay_cache_open(closed stop)", lambda: lib.relay_cache_open(address, 1, stop, out)
+    cache = live.cache.pointer
+    yield "relay_cache_describe(null out)", lambda: lib.relay_cache_describe(cache, NULL)
+    layer = ffi.new("relay_layer_info *")
+    yield "relay_cache_describe_layer(null out)", lambda: lib.relay_cache_describe_layer(cache, 0, NULL)
     for il in (-1, live.n_layer, INT_MAX, INT_MIN):
-        yield f"relay_describe_layer({il})", lambda il=il: lib.relay_describe_layer(relay, il, layer)
+        yield f"relay_cache_describe_layer({il})", lambda il=il: lib.relay_cache_describe_layer(cache, il, layer)
 
 
-def cell_calls(live: LiveModel) -> Iterator[BadCall]:
-    relay, data = live.cache.pointer, buffer(live, N)
-    yield "relay_length(null out)", lambda: lib.relay_length(relay, NULL)
+def row_calls(live: LiveModel) -> Iterator[BadCall]:
+    cache, data = live.cache.pointer, buffer(live, N)
+    yield "relay_cache_length(null out)", lambda: lib.relay_cache_length(cache, NULL)
     for p0 in (-1, N + 1, INT_MAX, INT_MIN):
-        yield f"relay_truncate({p0})", lambda p0=p0: lib.relay_truncate(relay, p0)
-    yield "relay_append(null segments)", lambda: lib.relay_append(relay, NULL, 1)
+        yield f"relay_cache_truncate({p0})", lambda p0=p0: lib.relay_cache_truncate(cache, p0)
+    yield "relay_cache_append(null segments)", lambda: lib.relay_cache_append(cache, NULL, 1)
     for n in (0, -1, INT_MIN):
-        yield f"relay_append({n} segments)", lambda n=n: lib.relay_append(relay, segment(n=1), n)
+        yield f"relay_cache_append({n} segments)", lambda n=n: lib.relay_cache_append(cache, segment(n=1), n)
     bad_segments: list[dict[str, Any]] = [
-        {"n": 0}, {"n": -1}, {"n": INT_MIN}, {"n": INT_MAX}, {"n": live.cache.info.n_cells - N + 1},
-        {"data": data, "n_run": 0, "n": 1}, {"data": data, "n_run": -1, "n": 1}, {"data": data, "n_run": N, "first": -1, "n": 1},
-        {"data": data, "n_run": N, "first": N, "n": 1}, {"data": data, "n_run": N, "first": 1, "n": N},
-        {"data": data, "n_run": N, "first": INT_MAX, "n": 1}, {"data": data, "n_run": N, "first": INT_MIN, "n": INT_MAX},
+        {"n": 0}, {"n": -1}, {"n": INT_MIN}, {"n": INT_MAX}, {"n": live.cache.info.n_slots - N + 1},
+        {"data": data, "n_tokens": 0, "n": 1}, {"data": data, "n_tokens": -1, "n": 1}, {"data": data, "n_tokens": N, "first": -1, "n": 1},
+        {"data": data, "n_tokens": N, "first": N, "n": 1}, {"data": data, "n_tokens": N, "first": 1, "n": N},
+        {"data": data, "n_tokens": N, "first": INT_MAX, "n": 1}, {"data": data, "n_tokens": N, "first": INT_MIN, "n": INT_MAX},
     ]  # fmt: skip
     for fields in bad_segments:
         shown = {name: value for name, value in fields.items() if name != "data"}
         shown_data = f"{shown}{', data' if 'data' in fields else ''}"
-        yield f"relay_append({shown_data})", lambda f=fields: lib.relay_append(relay, segment(**f), 1)
-        yield f"relay_write({shown_data})", lambda f=fields: lib.relay_write(relay, 1, segment(**f), 1, 0, 1)
-    yield "relay_write(null segments)", lambda: lib.relay_write(relay, 0, NULL, 1, 0, 1)
+        yield f"relay_cache_append({shown_data})", lambda f=fields: lib.relay_cache_append(cache, segment(**f), 1)
+        yield f"relay_cache_write({shown_data})", lambda f=fields: lib.relay_cache_write(cache, 1, segment(**f), 1, 0, 1)
+    yield "relay_cache_write(null segments)", lambda: lib.relay_cache_write(cache, 0, NULL, 1, 0, 1)
     for n in (0, -1, INT_MIN):
-        yield f"relay_write({n} segments)", lambda n=n: lib.relay_write(relay, 0, segment(n=1), n, 0, 1)
-    row = segment(data=data, n_run=N, n=1)
+        yield f"relay_cache_write({n} segments)", lambda n=n: lib.relay_cache_write(cache, 0, segment(n=1), n, 0, 1)
+    row = segment(data=data, n_tokens=N, n=1)
     for p0 in (-1, N, INT_MAX, INT_MIN):
-        yield f"relay_write(at {p0})", lambda p0=p0: lib.relay_write(relay, p0, row, 1, 0, 1)
+        yield f"relay_cache_write(at {p0})", lambda p0=p0: lib.relay_cache_write(cache, p0, row, 1, 0, 1)
     for first, end in ((-1, 1), (1, 0), (0, live.n_layer + 1), (INT_MIN, INT_MAX)):
-        yield f"relay_write(layers {first} to {end})", lambda a=first, b=end: lib.relay_write(relay, 0, row, 1, a, b)
+        yield f"relay_cache_write(layers {first} to {end})", lambda a=first, b=end: lib.relay_cache_write(cache, 0, row, 1, a, b)
     many = ffi.new("relay_segment[]", [{"n": INT_MAX}] * 8)
-    yield "relay_append(more tokens than a number holds)", lambda: lib.relay_append(relay, many, 8)
-    yield "relay_write(more tokens than a number holds)", lambda: lib.relay_write(relay, 0, many, 8, 0, 1)
+    yield "relay_cache_append(more tokens than a number holds)", lambda: lib.relay_cache_append(cache, many, 8)
+    yield "relay_cache_write(more tokens than a number holds)", lambda: lib.relay_cache_write(cache, 0, many, 8, 0, 1)
     for p0, p1, n_out in ((-1, 1, 2), (0, N + 1, N + 1), (5, 4, 0), (INT_MIN, INT_MAX, 0), (0, 5, 4), (0, 5, 6), (0, 0, 1)):
         size = n_out * live.layout.token_bytes
-        yield f"relay_read({p0}, {p1}, {n_out} rows)", lambda a=p0, b=p1, size=size: lib.relay_read(relay, a, b, data, size, 0)
-    yield "relay_read(null out)", lambda: lib.relay_read(relay, 0, 1, NULL, live.layout.token_bytes, 0)
+        yield f"relay_cache_read({p0}, {p1}, {n_out} rows)", lambda a=p0, b=p1, size=size: lib.relay_cache_read(cache, a, b, data, size, 0)
+    yield "relay_cache_read(null out)", lambda: lib.relay_cache_read(cache, 0, 1, NULL, live.layout.token_bytes, 0)
     for p0, p1 in ((-1, 1), (0, N + 1), (5, 4), (INT_MIN, INT_MAX)):
-        yield f"relay_rotate({p0}, {p1})", lambda a=p0, b=p1: lib.relay_rotate(relay, a, b, 1)
-    for last in (-1, N - 1, live.cache.info.n_cells, INT_MAX, INT_MIN):
-        yield f"relay_mark({last})", lambda last=last: lib.relay_mark(relay, last)
-    for last in (-1, live.cache.info.n_cells, INT_MAX, INT_MIN):
-        yield f"relay_check({last})", lambda last=last: lib.relay_check(relay, last)
+        yield f"relay_cache_rotate({p0}, {p1})", lambda a=p0, b=p1: lib.relay_cache_rotate(cache, a, b, 1)
+    for last in (-1, N - 1, live.cache.info.n_slots, INT_MAX, INT_MIN):
+        yield f"relay_cache_mark({last})", lambda last=last: lib.relay_cache_mark(cache, last)
+    for last in (-1, live.cache.info.n_slots, INT_MAX, INT_MIN):
+        yield f"relay_cache_check({last})", lambda last=last: lib.relay_cache_check(cache, last)
 
 
 def slice_calls(live: LiveModel) -> Iterator[BadCall]:
@@ -115,12 +115,12 @@ def slice_calls(live: LiveModel) -> Iterator[BadCall]:
         {"end": n_layer, "write_end": n_layer, "attn_out": wide}, {"end": n_layer, "write_end": n_layer, "mass": wide, "n_probe": 1},
         {"end": 0, "hidden_out": wide}, {"first": n_layer, "end": n_layer, "write_end": n_layer, "hidden": wide, "logits": wide},
     ]  # fmt: skip
-    relay = live.cache.pointer
-    yield "relay_slice_run(null slice)", lambda: lib.relay_slice_run(relay, NULL)
+    cache = live.cache.pointer
+    yield "relay_cache_run_slice(null slice)", lambda: lib.relay_cache_run_slice(cache, NULL)
     for change in bad:
         arguments = ffi.new("relay_slice *", {**good, **change})
         shown = {name: "…" if isinstance(value, ffi.CData) and value != NULL else str(value) for name, value in change.items()}
-        yield f"relay_slice_run({shown})", lambda arguments=arguments: lib.relay_slice_run(relay, arguments)
+        yield f"relay_cache_run_slice({shown})", lambda arguments=arguments: lib.relay_cache_run_slice(cache, arguments)
 
 
 def capture_calls() -> Iterator[BadCall]:
@@ -156,38 +156,38 @@ def capture_calls() -> Iterator[BadCall]:
     yield "relay_capture_write(null)", lambda: lib.relay_capture_write(capture, 0, 0, 1, NULL, 4)
 
 
-def handle_calls(relay: Any, capture: Any, kind: str) -> Iterator[BadCall]:
+def handle_calls(cache: Any, capture: Any, kind: str) -> Iterator[BadCall]:
     """Every entry that takes a handle, with good arguments beside it."""
-    info, layer, n = ffi.new("relay_info *"), ffi.new("relay_layer *"), ffi.new("int32_t *")
+    info, layer, n = ffi.new("relay_cache_info *"), ffi.new("relay_layer_info *"), ffi.new("int32_t *")
     some, floats = ffi.new("uint8_t[]", 8), ffi.new("uint16_t[]", 8)
     number = ffi.new("int32_t[]", [0])
     slice_ = ffi.new("relay_slice *", {"end": 1, "n_tokens": 1, "tokens": number, "positions": number, "write_end": 1})
-    yield f"relay_describe({kind})", lambda: lib.relay_describe(relay, info)
-    yield f"relay_describe_layer({kind})", lambda: lib.relay_describe_layer(relay, 0, layer)
-    yield f"relay_length({kind})", lambda: lib.relay_length(relay, n)
-    yield f"relay_truncate({kind})", lambda: lib.relay_truncate(relay, 0)
-    yield f"relay_append({kind})", lambda: lib.relay_append(relay, segment(n=1), 1)
-    yield f"relay_write({kind})", lambda: lib.relay_write(relay, 0, segment(n=1), 1, 0, 1)
-    yield f"relay_read({kind})", lambda: lib.relay_read(relay, 0, 0, some, 0, 0)
-    yield f"relay_rotate({kind})", lambda: lib.relay_rotate(relay, 0, 0, 1)
-    yield f"relay_mark({kind})", lambda: lib.relay_mark(relay, 0)
-    yield f"relay_check({kind})", lambda: lib.relay_check(relay, 0)
-    yield f"relay_slice_run({kind})", lambda: lib.relay_slice_run(relay, slice_)
+    yield f"relay_cache_describe({kind})", lambda: lib.relay_cache_describe(cache, info)
+    yield f"relay_cache_describe_layer({kind})", lambda: lib.relay_cache_describe_layer(cache, 0, layer)
+    yield f"relay_cache_length({kind})", lambda: lib.relay_cache_length(cache, n)
+    yield f"relay_cache_truncate({kind})", lambda: lib.relay_cache_truncate(cache, 0)
+    yield f"relay_cache_append({kind})", lambda: lib.relay_cache_append(cache, segment(n=1), 1)
+    yield f"relay_cache_write({kind})", lambda: lib.relay_cache_write(cache, 0, segment(n=1), 1, 0, 1)
+    yield f"relay_cache_read({kind})", lambda: lib.relay_cache_read(cache, 0, 0, some, 0, 0)
+    yield f"relay_cache_rotate({kind})", lambda: lib.relay_cache_rotate(cache, 0, 0, 1)
+    yield f"relay_cache_mark({kind})", lambda: lib.relay_cache_mark(cache, 0)
+    yield f"relay_cache_check({kind})", lambda: lib.relay_cache_check(cache, 0)
+    yield f"relay_cache_run_slice({kind})", lambda: lib.relay_cache_run_slice(cache, slice_)
     yield f"relay_capture_watch({kind})", lambda: lib.relay_capture_watch(capture, 0, NULL, NULL)
     yield f"relay_capture_seek({kind})", lambda: lib.relay_capture_seek(capture, 0)
     yield f"relay_capture_read({kind})", lambda: lib.relay_capture_read(capture, 0, 0, 0, floats, 0)
     yield f"relay_capture_write({kind})", lambda: lib.relay_capture_write(capture, 0, 0, 0, floats, 0)
 
 
-def calls_without_code(relay: Any, capture: Any, stop: Any) -> None:
+def calls_without_code(cache: Any, capture: Any, stop: Any) -> None:
     """Entries that have no code to give: they do nothing, or say it in their text."""
     for _ in range(2):
-        lib.relay_close(relay)
+        lib.relay_cache_close(cache)
         lib.relay_capture_free(capture)
         lib.relay_stop_free(stop)
     lib.relay_stop_set(stop, 1)
     assert lib.relay_stop_get(stop) == 0
-    assert ffi.string(lib.relay_refusal(relay)) == (b"relay is closed" if relay else b"relay is null")
+    assert ffi.string(lib.relay_cache_refusal(cache)) == (b"cache is closed" if cache else b"cache is null")
     assert not lib.relay_stop_callback(NULL)
     assert lib.relay_capture_callback(NULL, False, NULL) and not lib.relay_capture_callback(NULL, True, NULL)
     for n_positions in (-1, INT_MIN):
@@ -207,15 +207,15 @@ def main(path: Path) -> None:
         rows = live.random_rows(N)
         live.append([Part(N, rows)])
         report(context_calls(live))
-        report(cell_calls(live))
+        report(row_calls(live))
         report(slice_calls(live))
         assert np.array_equal(live.live_rows().data, rows.data), "a refused call changed the rows"
         report(capture_calls())
         report(handle_calls(NULL, NULL, "null"))
         calls_without_code(NULL, NULL, NULL)
         live.cache.truncate(0)
-        out = ffi.new("relay_context **")
-        assert lib.relay_open(ffi.cast("struct llama_context *", live.context.address), 1, NULL, out) == 0
+        out = ffi.new("relay_cache **")
+        assert lib.relay_cache_open(ffi.cast("struct llama_context *", live.context.address), 1, NULL, out) == 0
         capture, stop = lib.relay_capture_new(1), lib.relay_stop_new()
         calls_without_code(out[0], capture, stop)
         report(handle_calls(out[0], capture, "closed"))

@@ -23,7 +23,7 @@ def open_tiny(tiny_path: Path) -> Iterator[LiveModel]:
 
 @pytest.fixture
 def tiny(open_tiny: LiveModel) -> LiveModel:
-    """Llama with three layers; F16 cache of 512 cells, batches of 128."""
+    """Llama with three layers; F16 cache of 512 slots, batches of 128."""
     open_tiny.stop.set(False)
     open_tiny.capture.watch({})
     open_tiny.cache.truncate(0)

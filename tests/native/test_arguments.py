@@ -32,7 +32,7 @@ def answers(tiny_path: Path) -> list[tuple[str, int, str]]:
 def test_every_bad_call_has_a_code_and_a_text(answers: list[tuple[str, int, str]]) -> None:
     assert len(answers) > 150 and answers[-1][0] == "end"
     for name, code, text in answers[:-1]:
-        expected = {lib.RELAY_BAD_ARGUMENT, lib.RELAY_NO_SPACE} if name.startswith("relay_append") else {lib.RELAY_BAD_ARGUMENT}
+        expected = {lib.RELAY_BAD_ARGUMENT, lib.RELAY_NO_SPACE} if name.startswith("relay_cache_append") else {lib.RELAY_BAD_ARGUMENT}
         assert code in expected, f"{name} gave {code}"
         assert text and "\n" not in text, name
 
@@ -48,9 +48,9 @@ def test_no_entry_is_left_out() -> None:
 def test_an_error_text_ends_with_the_next_call(tiny: LiveModel) -> None:
     with pytest.raises(NativeError, match="position outside the live sequence"):
         tiny.cache.truncate(5)
-    assert native._text(lib.relay_error_text())
+    assert native.text_of(lib.relay_error_text())
     len(tiny.cache)
-    assert native._text(lib.relay_error_text()) == ""
+    assert native.text_of(lib.relay_error_text()) == ""
 
 
 def test_closed_objects_say_so(tiny_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_closed_objects_say_so(tiny_path: Path) -> None:
     live.cache.close()
 
 
-def test_cells_may_be_closed_after_their_context(tiny_path: Path) -> None:
+def test_a_cache_may_be_closed_after_its_context(tiny_path: Path) -> None:
     with opened(tiny_path) as live:
         live.decode(live.tokens(4))
         live.context.close()

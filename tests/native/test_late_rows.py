@@ -1,4 +1,4 @@
-"""Rows written into waiting cells layer by layer are those that an append places at once."""
+"""Rows that are written layer by layer into waiting slots equal those that an append places at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from relaylite.errors import Cancelled, NativeError
     scope="module", params=[("llama", "f16"), ("llama", "f32"), ("llama", "q8_0"), ("llama", "q4_0"), ("gemma3", "f16")], ids="-".join
 )
 def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveModel]:
-    """Caches that are turned in place, through F32, and through a Hadamard matrix; Gemma 3 has a sliding window and another RoPE in it."""
+    """Caches that are rotated in place, through F32, and through a Hadamard matrix. Gemma 3 has a sliding window and another RoPE in it."""
     architecture, kv_type = request.param
     path = write_model(tmp_path_factory.mktemp("models") / "m.gguf", architecture, n_layer=6)
     with opened(path, type_k=kv_type, type_v=kv_type) as live:
@@ -25,7 +25,7 @@ def live(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def placements(live: LiveModel) -> list[Part]:
-    """Several runs, moved by different deltas and not at all, with cells between them that nobody fills here."""
+    """Several segments, moved by different deltas and not at all. Between them are slots that nobody fills here."""
     a, b = live.decoded_rows(live.tokens(40, 1))[0], live.decoded_rows(live.tokens(70, 2))[0]
     return [Part(40, a), Part(5), Part(50, b, first=20, delta=25), Part(7, b), Part(10, a, first=3, delta=-3)]
 

@@ -58,7 +58,7 @@ def loaded_with(monkeypatch: pytest.MonkeyPatch, built: str, version: str = nati
 
 def commit() -> str:
     """Of the installed llama.cpp, without what tells how it was compiled."""
-    return native._source(native._text(native.lib.relay_built_commit()))
+    return native._source(native.text_of(native.lib.relay_built_commit()))
 
 
 @pytest.mark.parametrize(("built", "version"), [("0badc0de", native.LLAMA_CPP_PYTHON), ("0badc0de-dirty", "0.3.36"), ("unknown", "0.3.35")])
@@ -84,6 +84,7 @@ def test_the_same_sources_compiled_another_way_are_the_same_build(suffix: str, m
 def test_an_extension_that_does_not_load_is_one_line() -> None:
     code = """
 import sys
+import relaylite
 sys.modules["relaylite._native"] = None
 try:
     import relaylite.engine.native

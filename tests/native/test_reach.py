@@ -17,6 +17,7 @@ from support.reach import CACHE_TYPES, EXPECTED, error_of_moved_keys, examine, i
 from support.tiny_models import ARCHITECTURES, write_model
 
 from relaylite.engine import llama, native
+from relaylite.engine.cache import Cache
 
 RELAYING = [arch for arch, expected in EXPECTED.items() if expected.relays]
 WINDOWED = ["gemma2", "gemma3", "gpt-oss", "cohere2"]
@@ -48,7 +49,7 @@ def test_slices_are_bit_true_with_every_type_of_cache(arch: str, type_k: str, ty
 
 @pytest.mark.parametrize("arch", WINDOWED)
 def test_rows_placed_beyond_the_window_stay_where_they_are(arch: str, tmp_path: Path) -> None:
-    """llama.cpp hands out cells that a window hides; rows that were placed must not be among them."""
+    """llama.cpp hands out slots that a window hides. Rows that were placed must not be among them."""
     with opened(write_model(tmp_path / "m.gguf", arch)) as live:
         tokens = live.tokens(200)
         live.decode(tokens[:150])
@@ -65,7 +66,7 @@ def test_rows_placed_beyond_the_window_stay_where_they_are(arch: str, tmp_path: 
 
 
 def assert_slice_is_decode(live: LiveModel, n_before: int, n: int) -> None:
-    """`n` tokens behind `n_before` cells of random rows."""
+    """`n` tokens behind `n_before` positions of random rows."""
     before, tokens = live.random_rows(n_before), live.tokens(n)
     live.append([Part(n_before, before)])
     expected = live.decode(tokens)
@@ -152,10 +153,10 @@ def raw_context(path: Path, **params: Any) -> Iterator[int]:
 )
 def test_a_context_of_another_kind_is_refused(arch: str, params: dict[str, Any], reason: str, tmp_path: Path) -> None:
     with raw_context(write_model(tmp_path / "m.gguf", arch), **params) as context, pytest.raises(native.NativeError, match=reason):
-        native.Cache(context, 1, None)
+        Cache(context, 1, None)
 
 
 def test_a_context_in_use_is_refused(tiny: LiveModel) -> None:
     tiny.decode(tiny.tokens(3))
     with pytest.raises(native.NativeError, match="the cache must be empty"):
-        native.Cache(tiny.context.address, 1, None)
+        Cache(tiny.context.address, 1, None)

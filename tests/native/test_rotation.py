@@ -68,7 +68,7 @@ def test_a_then_b_is_a_plus_b(wide: tuple[LiveModel, Rope]) -> None:
 
 
 def test_there_and_back_keeps_the_length_of_every_row(wide: tuple[LiveModel, Rope]) -> None:
-    """A magnitude factor (YaRN, longrope) must not be applied once more with each turn."""
+    """A magnitude factor (YaRN, longrope) must not be applied once more with each rotation."""
     live, _ = wide
     rows = live.decoded_rows(live.tokens(30))[0]
     live.append([Part(30, rows)])

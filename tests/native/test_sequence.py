@@ -38,14 +38,14 @@ def test_every_row_stays_where_it_was_put(tiny: LiveModel, plan: list[tuple[str,
     for action, what in plan:
         if action == "append" and isinstance(what, list):
             rows = [of_run[first + i] for first, n in what for i in range(n)]
-            if len(expected) + len(rows) > tiny.cache.info.n_cells:
+            if len(expected) + len(rows) > tiny.cache.info.n_slots:
                 with pytest.raises(NativeError, match="do not fit"):
                     tiny.append([Part(n, run, first=first) for first, n in what])
             else:
                 tiny.append([Part(n, run, first=first) for first, n in what])
                 expected += rows
         elif action == "decode" and isinstance(what, int):
-            n = min(what, tiny.cache.info.n_cells - len(expected))
+            n = min(what, tiny.cache.info.n_slots - len(expected))
             if n:
                 tiny.decode(tiny.tokens(n))
                 expected += row_bytes(tiny)[len(expected) :]

@@ -202,7 +202,7 @@ def test_a_stop_ends_slices_and_decodes(tiny: LiveModel) -> None:
 
 
 def test_two_contexts_take_turns(tiny: LiveModel, default: LiveModel) -> None:
-    """Each keeps its own cells, stop flag and results."""
+    """Each keeps its own rows, stop flag and results."""
     mine, theirs = tiny.tokens(N), default.tokens(N)
     expected_mine, expected_theirs = tiny.decoded_rows(mine), default.decoded_rows(theirs)
     tiny.append([Part(N)])

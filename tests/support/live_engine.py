@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pytest
 
 from relaylite import paths
+from relaylite.engine.cache import CacheInfo
 from relaylite.engine.engine import Engine, EngineOptions
 from relaylite.engine.interface import Prefill
-from relaylite.engine.native import CacheInfo
 from relaylite.reuse import row_numbers
 from relaylite.reuse.plan import Kind, Plan, Segment
 from relaylite.reuse.policies import FULL, NAIVE, Policy

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from relaylite.engine import llama, native
+from relaylite.engine.cache import Cache
 from relaylite.reuse.plan import Kind, Segment
 from relaylite.reuse.rows import RowLayout, Rows, Tokens
 
@@ -47,7 +48,7 @@ class LiveModel:
 
     model: llama.Model
     context: llama.Context
-    cache: native.Cache
+    cache: Cache
     capture: native.Capture
     stop: native.Stop
 
@@ -124,7 +125,7 @@ def opened(
     )  # fmt: skip
     context = llama.Context(model, options)
     try:
-        with stop, capture, native.Cache(context.address, n_threads, stop) as cache:
+        with stop, capture, Cache(context.address, n_threads, stop) as cache:
             yield LiveModel(model, context, cache, capture, stop)
     finally:
         context.close()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from relaylite.engine import native
+from relaylite.engine.cache import Cache
 from support.reach import EXPECTED
 from support.tiny_models import write_model
 
@@ -22,10 +22,10 @@ NOTICE = "relaying is off for this model: {}; running with policy prefix"
 def refusing_model(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that opens, and then cannot relay for `REASONS[kind]`."""
     if kind == "self-check":
-        turn = native.Cache.rotate
+        turn = Cache.rotate
 
-        def too_far(cells: native.Cache, start: int, end: int, delta: int) -> Any:
+        def too_far(cells: Cache, start: int, end: int, delta: int) -> Any:
             return turn(cells, start, end, delta + 1)
 
-        monkeypatch.setattr(native.Cache, "rotate", too_far)
+        monkeypatch.setattr(Cache, "rotate", too_far)
     return write_model(folder / "m.gguf", "llama" if kind == "self-check" else kind)

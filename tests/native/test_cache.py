@@ -1,4 +1,4 @@
-"""Rows lie where the plan says: placing, reading, truncating, and the identity of cell and position."""
+"""Rows lie where the segments say: placing, reading, truncating, and that slot i holds position i."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_segment_lands_behind_the_one_before(tiny: LiveModel) -> None:
         assert rows_at(back, position) == rows_at(source, i), f"position {position}"
 
 
-def test_a_delta_turns_k_of_its_segment_alone(tiny: LiveModel) -> None:
+def test_a_delta_rotates_k_of_its_segment_alone(tiny: LiveModel) -> None:
     rows = tiny.decoded_rows(tiny.tokens(20))[0]
     tiny.append([Part(20, rows), Part(20, rows, delta=20), Part(20, rows)])
     back = tiny.live_rows()
@@ -85,20 +85,20 @@ def test_truncating_and_appending_again(tiny: LiveModel) -> None:
         assert [rows_at(back, keep + i) for i in range(100)] == [rows_at(b, i) for i in range(100)]
 
 
-def test_the_cache_fills_to_its_last_cell_and_no_further(tiny: LiveModel) -> None:
-    n = tiny.cache.info.n_cells
+def test_the_cache_fills_to_its_last_slot_and_no_further(tiny: LiveModel) -> None:
+    n = tiny.cache.info.n_slots
     rows = tiny.random_rows(n)
-    with pytest.raises(NativeError, match=f"{n + 1} more cells do not fit: 0 of {n}"):
+    with pytest.raises(NativeError, match=f"{n + 1} more slots do not fit: 0 of {n}"):
         tiny.append([Part(n), Part(1)])
     tiny.append([Part(n, rows)])
     assert np.array_equal(tiny.live_rows().data, rows.data)
-    with pytest.raises(NativeError, match="1 more cells do not fit"):
+    with pytest.raises(NativeError, match="1 more slots do not fit"):
         tiny.append([Part(1, rows)])
     assert len(tiny.cache) == n
 
 
 def test_an_append_larger_than_a_piece(default_model_path: Path) -> None:
-    """The state that rows are composed into is bounded; pieces join without a seam, within segments and between them."""
+    """A long append is placed in pieces of bounded size. They join without a seam, within segments and between them."""
     with opened(default_model_path, n_ctx=4096) as live:
         n = 3500
         assert n * live.layout.token_bytes > 64 << 20
@@ -140,18 +140,18 @@ def test_a_stopped_append_leaves_the_sequence_as_it_was(tiny: LiveModel) -> None
 def test_a_mark_that_no_decode_overwrites_is_a_breach(tiny: LiveModel) -> None:
     tiny.decode(tiny.tokens(10))
     tiny.cache.mark(12)
-    with pytest.raises(NativeError, match="cell 12 does not hold position 12"):
+    with pytest.raises(NativeError, match="slot 12 does not hold position 12"):
         tiny.cache.check(12)
     tiny.context.decode(tiny.tokens(2), 10)
-    with pytest.raises(NativeError, match="cell 12 does not hold position 12"):
+    with pytest.raises(NativeError, match="slot 12 does not hold position 12"):
         tiny.cache.check(12)
     tiny.cache.mark(12)
     tiny.context.decode(tiny.tokens(1), 12)
     tiny.cache.check(12)
 
 
-def test_a_decode_into_another_cell_is_a_breach(tiny: LiveModel) -> None:
-    """A foreign sequence takes the cell that comes next, as nobody but we should do it."""
+def test_a_decode_into_another_slot_is_a_breach(tiny: LiveModel) -> None:
+    """A foreign sequence takes the slot that comes next."""
     import llama_cpp
 
     rows = tiny.random_rows(8)
@@ -161,11 +161,11 @@ def test_a_decode_into_another_cell_is_a_breach(tiny: LiveModel) -> None:
     assert len(tiny.cache) == 2
     tiny.cache.mark(2)
     tiny.context.decode(tiny.tokens(1), 2)
-    with pytest.raises(NativeError, match="cell 2 does not hold position 2"):
+    with pytest.raises(NativeError, match="slot 2 does not hold position 2"):
         tiny.cache.check(2)
 
 
-def test_an_append_into_other_cells_is_noticed_and_clears(tiny: LiveModel) -> None:
+def test_an_append_into_other_slots_is_noticed_and_clears(tiny: LiveModel) -> None:
     import llama_cpp
 
     rows = tiny.random_rows(8)

@@ -1,9 +1,13 @@
-#include "draft.h"
+#include "slice_draft.h"
 
 namespace relay {
 
 Draft::Draft(const Blueprint & blueprint, Arena & arena, const DraftOptions & options)
-    : blueprint_(blueprint), arena_(arena), options_(options), tensors_(blueprint.nodes.size()), inputs_(blueprint.inputs.size()) {}
+    : blueprint_(blueprint),
+      arena_(arena),
+      options_(options),
+      tensors_(blueprint.nodes.size()),
+      inputs_(blueprint.inputs.size()) {}
 
 void Draft::draw(const std::vector<int32_t> & wanted) {
     const std::vector<bool> needed = needed_for(wanted);
@@ -49,8 +53,8 @@ void Draft::draw_node(int32_t index) {
     for (int d = 0; d < GGML_MAX_DIMS; ++d) {
         own->nb[d] = node.nb[d].at(options_.n_tokens);
     }
-    if (node.cells_dim >= 0) {
-        own->ne[node.cells_dim] = options_.n_cells;
+    if (node.slots_dim >= 0) {
+        own->ne[node.slots_dim] = options_.n_slots;
         if (node.op == GGML_OP_CPY) {
             own->nb[2] = own->nb[1] * own->ne[1];
             own->nb[3] = own->nb[2] * own->ne[2];
@@ -71,7 +75,8 @@ void Draft::draw_node(int32_t index) {
         attentions_[index] = own;
         tensors_[index] = options_.blocks.empty() ? own : attention_by_products(arena_.ctx, own, options_.blocks);
     }
-    ggml_build_forward_expand(arena_.graph, tensors_[index]);  // counts leaves too; keeps the order, since sources stand before
+    ggml_build_forward_expand(arena_.graph,
+                              tensors_[index]);  // adds leaves too; sources stand before, so the order is kept
 }
 
 ggml_tensor * Draft::source(const Origin & origin) {
@@ -87,7 +92,8 @@ ggml_tensor * Draft::source(const Origin & origin) {
 ggml_tensor * Draft::hidden() {
     if (!hidden_) {
         const Node & node = blueprint_.nodes[options_.cut];
-        hidden_ = ggml_new_tensor_2d(arena_.ctx, node.type, node.ne[0].at(options_.n_tokens), node.ne[1].at(options_.n_tokens));
+        hidden_ = ggml_new_tensor_2d(arena_.ctx, node.type, node.ne[0].at(options_.n_tokens),
+                                     node.ne[1].at(options_.n_tokens));
         ggml_set_name(hidden_, "hidden");
         ggml_set_input(hidden_);
     }
@@ -97,8 +103,9 @@ ggml_tensor * Draft::hidden() {
 ggml_tensor * Draft::input(int32_t index) {
     if (!inputs_[index]) {
         const Input & input = blueprint_.inputs[index];
-        const int64_t first = input.spans_cells ? options_.n_cells : input.ne[0].at(options_.n_tokens);
-        inputs_[index] = ggml_new_tensor_4d(arena_.ctx, input.type, first, input.ne[1].at(options_.n_tokens), input.ne[2].at(options_.n_tokens), input.ne[3].at(options_.n_tokens));
+        const int64_t first = input.spans_slots ? options_.n_slots : input.ne[0].at(options_.n_tokens);
+        inputs_[index] = ggml_new_tensor_4d(arena_.ctx, input.type, first, input.ne[1].at(options_.n_tokens),
+                                            input.ne[2].at(options_.n_tokens), input.ne[3].at(options_.n_tokens));
         ggml_set_name(inputs_[index], input.name.c_str());
         ggml_set_input(inputs_[index]);
     }

@@ -1,5 +1,6 @@
-// draft.h: the part of a blueprint that wanted nodes need, as a graph of our own for some tokens. Weights and caches stay where they are, views of a
-// cache end behind the cells in use, and inputs become our own tensors, for slice_inputs.h to fill.
+// slice_draft.h: the part of a blueprint that wanted nodes need, as a graph of our own for some tokens. Weights and
+// caches stay where they are, views of a cache end behind the slots in use, and inputs become our own tensors, which
+// slice_inputs.h fills.
 #pragma once
 
 #include <string>
@@ -7,30 +8,32 @@
 #include <utility>
 #include <vector>
 
-#include "attention.h"
-#include "blueprint.h"
-#include "context.h"
+#include "arena.h"
+#include "graph_blueprint.h"
+#include "slice_attention.h"
 
 namespace relay {
 
 struct DraftOptions {
     int64_t n_tokens;
-    int64_t n_cells;                 // in use
-    int32_t cut;                     // nodes behind this one (-1: none) are left out, and it becomes the input "hidden"
-    std::vector<QueryBlock> blocks;  // flash attention is written out in these (attention.h); empty: it is kept
+    int64_t n_slots;  // slots that attention runs over
+    int32_t cut;      // this node becomes the input "hidden", and what it is computed from is left out; -1: none
+    std::vector<QueryBlock>
+        blocks;  // attention is written out in these (slice_attention.h); empty: it stays flash attention
 };
 
 class Draft {
   public:
     Draft(const Blueprint & blueprint, Arena & arena, const DraftOptions & options);
 
-    // Once.
+    // Adds these nodes of the blueprint, and all that they need, to the arena's graph. Call it once.
     void draw(const std::vector<int32_t> & wanted);
 
+    // Our tensor for a node of the blueprint.
     ggml_tensor * tensor(int32_t node) const { return tensors_[node]; }
-    // The flash-attention node itself, which is not in the graph if it was written out.
+    // The flash-attention node itself. It is not in the graph if it was written out.
     const ggml_tensor * attention(int32_t node) const { return attentions_.at(node); }
-    // By the names that the blueprint gives them.
+    // The graph's inputs, by the names that the blueprint gives them.
     std::vector<std::pair<std::string, ggml_tensor *>> inputs() const;
 
   private:

@@ -1,4 +1,4 @@
-#include "blueprint.h"
+#include "graph_blueprint.h"
 
 #include <cstring>
 #include <unordered_map>
@@ -7,10 +7,11 @@ namespace relay {
 
 namespace {
 
-// Reads nodes and inputs of one graph; every number is a constant (step 0).
+// Reads the nodes and inputs of one graph. Every number is a constant (step 0).
 class Reader {
   public:
-    Reader(const Graph & graph, const Layers & layers, const std::vector<int32_t> & n_window) : graph_(graph), layers_(layers), n_window_(n_window) {}
+    Reader(const Graph & graph, const Layers & layers, const std::vector<int32_t> & n_window)
+        : graph_(graph), layers_(layers), n_window_(n_window) {}
 
     Blueprint read() {
         for (ggml_tensor * node : graph_.nodes()) {
@@ -21,8 +22,9 @@ class Reader {
         const std::vector<LayerNodes> found = find_layer_nodes(graph_, n_layer);
         for (int32_t il = 0; il < n_layer; ++il) {
             ggml_tensor * leaving = il + 1 < n_layer ? entering(graph_, il + 1) : nullptr;
-            blueprint_.layers.push_back({index_.at(found[il].k_write), index_.at(found[il].v_write), index_.at(graph_.source(found[il].v_write, 0)),
-                                         index_.at(found[il].attention), leaving ? index_.at(leaving) : -1});
+            blueprint_.layers.push_back({index_.at(found[il].k_write), index_.at(found[il].v_write),
+                                         index_.at(graph_.source(found[il].v_write, 0)), index_.at(found[il].attention),
+                                         leaving ? index_.at(leaving) : -1});
         }
         blueprint_.logits = index_.at(graph_.find("result_output"));
         return std::move(blueprint_);
@@ -49,14 +51,15 @@ class Reader {
         for (int j = 0; j < GGML_MAX_SRC; ++j) {
             node.sources[j] = origin(graph_.source(tensor, j), tensor);
         }
-        node.cells_dim = cells_dim(tensor);
+        node.slots_dim = slots_dim(tensor);
         return node;
     }
 
-    // Attention reads VIEW → PERMUTE (→ CPY to F16) of a cache; in the reserved graph these span all cells.
-    int32_t cells_dim(const ggml_tensor * node) const {
-        const int32_t dim = node->op == GGML_OP_VIEW ? 2 : node->op == GGML_OP_PERMUTE || node->op == GGML_OP_CPY ? 1 : -1;
-        return dim >= 0 && node->ne[dim] == layers_.n_cells && graph_.cache_of(node) ? dim : -1;
+    // Attention reads VIEW → PERMUTE (→ CPY to F16) of a cache; in the reserved graph these span all slots.
+    int32_t slots_dim(const ggml_tensor * node) const {
+        const bool is_permuted = node->op == GGML_OP_PERMUTE || node->op == GGML_OP_CPY;
+        const int32_t dim = node->op == GGML_OP_VIEW ? 2 : is_permuted ? 1 : -1;
+        return dim >= 0 && node->ne[dim] == layers_.n_slots && graph_.cache_of(node) ? dim : -1;
     }
 
     Origin origin(ggml_tensor * source, const ggml_tensor * user) {
@@ -80,7 +83,7 @@ class Reader {
         if (found.name == "attn_inp_kq_mask") {
             const int32_t il = layer_of(graph_.cache_of(graph_.source(user, 1))->name, "cache_k_l");
             found.name = "mask-" + std::to_string(n_window_[il]);
-            found.spans_cells = true;
+            found.spans_slots = true;
         } else if (found.name == "attn_inp_k_rot" || found.name == "attn_inp_v_rot") {
             found.name += "-" + std::to_string(source->ne[0]);
         }
@@ -103,9 +106,10 @@ bool is_same(const Origin & a, const Origin & b) {
     return a.kind == b.kind && a.index == b.index && a.tensor == b.tensor;
 }
 
-// All but the numbers.
+// Whether two nodes are equal but for their numbers.
 bool is_same_kind(const Node & a, const Node & b) {
-    bool is_equal = a.name == b.name && a.type == b.type && a.op == b.op && a.flags == b.flags && a.cells_dim == b.cells_dim && is_same(a.view, b.view);
+    bool is_equal = a.name == b.name && a.type == b.type && a.op == b.op && a.flags == b.flags &&
+                    a.slots_dim == b.slots_dim && is_same(a.view, b.view);
     for (int j = 0; j < GGML_MAX_SRC; ++j) {
         is_equal = is_equal && is_same(a.sources[j], b.sources[j]);
     }
@@ -113,7 +117,7 @@ bool is_same_kind(const Node & a, const Node & b) {
 }
 
 bool is_same_kind(const Input & a, const Input & b) {
-    return a.name == b.name && a.type == b.type && a.spans_cells == b.spans_cells;
+    return a.name == b.name && a.type == b.type && a.spans_slots == b.spans_slots;
 }
 
 bool is_same_kind(const Blueprint & a, const Blueprint & b) {
@@ -127,7 +131,8 @@ bool is_same_kind(const Blueprint & a, const Blueprint & b) {
     return is_equal;
 }
 
-// Calls `visit(number of a, number of b)` for every number of the two blueprints.
+// Calls `visit(number of a, number of b)` for every number of two blueprints, until it gives false. Whether it never
+// did.
 template <typename A, typename Visit>
 bool all_numbers(A & a, const Blueprint & b, Visit && visit) {
     bool is_good = true;
@@ -158,15 +163,16 @@ Blueprint read_blueprint(const Graph & graph, const Layers & layers, const std::
 
 bool generalize(Blueprint & a, int64_t n_a, const Blueprint & b, int64_t n_b) {
     return is_same_kind(a, b) && all_numbers(a, b, [&](Affine & x, const Affine & y) {
-        const int64_t difference = y.base - x.base;
-        x.step = difference / (n_b - n_a);
-        x.base -= x.step * n_a;
-        return difference % (n_b - n_a) == 0;
-    });
+               const int64_t difference = y.base - x.base;
+               x.step = difference / (n_b - n_a);
+               x.base -= x.step * n_a;
+               return difference % (n_b - n_a) == 0;
+           });
 }
 
 bool foretells(const Blueprint & general, const Blueprint & exact, int64_t n_tokens) {
-    return is_same_kind(general, exact) && all_numbers(general, exact, [&](const Affine & x, const Affine & y) { return x.at(n_tokens) == y.base; });
+    return is_same_kind(general, exact) &&
+           all_numbers(general, exact, [&](const Affine & x, const Affine & y) { return x.at(n_tokens) == y.base; });
 }
 
 }  // namespace relay

@@ -1,15 +1,15 @@
-// refusals.cpp: what cannot be done with a model, seen from its graph. Each answer is one line for people; "" means that it can be done.
+#include "graph_refusals.h"
+
 #include <algorithm>
 #include <set>
-
-#include "layers.h"
 
 namespace relay {
 
 namespace {
 
 const std::set<std::string> slice_inputs = {
-    "inp_tokens", "inp_pos", "inp_attn_scale", "attn_inp_k_idxs", "attn_inp_v_idxs", "attn_inp_kq_mask", "attn_inp_k_rot", "attn_inp_v_rot", "out_ids",
+    "inp_tokens",       "inp_pos",        "inp_attn_scale", "attn_inp_k_idxs", "attn_inp_v_idxs",
+    "attn_inp_kq_mask", "attn_inp_k_rot", "attn_inp_v_rot", "out_ids",
 };
 // What K before RoPE and V may be computed from, besides the layer's own input: nothing that knows positions.
 const std::set<std::string> row_inputs = {"inp_tokens", "attn_inp_k_rot", "attn_inp_v_rot"};
@@ -47,7 +47,8 @@ std::string missing_rows(const Graph & graph, const std::vector<LayerNodes> & no
     if (nodes[il].k_write) {
         return in_layer(il, "keeps K and V as one compressed row (MLA)");
     }
-    const bool is_shared = std::any_of(nodes.begin(), nodes.end(), [](const LayerNodes & layer) { return layer.n_attentions > 1; });
+    const bool is_shared =
+        std::any_of(nodes.begin(), nodes.end(), [](const LayerNodes & layer) { return layer.n_attentions > 1; });
     return in_layer(il, is_shared ? "reads the rows of another layer" : "keeps no rows");
 }
 
@@ -111,7 +112,8 @@ std::string rows_refusal(const Graph & graph, const std::vector<LayerNodes> & no
             return "positions have more than one dimension (M-RoPE)";
         }
     }
-    const bool has_flash = std::any_of(nodes.begin(), nodes.end(), [](const LayerNodes & layer) { return layer.attention; });
+    const bool has_flash =
+        std::any_of(nodes.begin(), nodes.end(), [](const LayerNodes & layer) { return layer.attention; });
     return has_flash ? "" : "the context computes without flash attention";
 }
 
@@ -128,7 +130,8 @@ std::string rotate_refusal(const Graph & graph, const std::vector<LayerNodes> & 
         if (behind_k == rope) {
             return in_layer(il, "does not write K straight from RoPE");
         }
-        const std::string behind = behind_k.empty() ? position_behind(graph, graph.source(nodes[il].v_write, 0), cut) : behind_k;
+        const std::string behind =
+            behind_k.empty() ? position_behind(graph, graph.source(nodes[il].v_write, 0), cut) : behind_k;
         if (!behind.empty()) {
             return in_layer(il, "has rows that depend on their position other than by RoPE on K (" + behind + ")");
         }
@@ -139,7 +142,8 @@ std::string rotate_refusal(const Graph & graph, const std::vector<LayerNodes> & 
     return "";
 }
 
-std::string slice_refusal(const Graph & graph, const std::vector<LayerNodes> & nodes, const Layers & layers, const ModelFacts & facts) {
+std::string slice_refusal(const Graph & graph, const std::vector<LayerNodes> & nodes, const Layers & layers,
+                          const ModelFacts & facts) {
     ggml_tensor * logits = graph.find("result_output");
     if (!logits) {
         return no_node("result_output");
