@@ -1,8 +1,8 @@
-"""What smaller forms of stored rows cost: bytes, perplexity, and the time to make and to read them.
+"""What smaller codecs of stored rows cost: bytes, perplexity, and the time to make and to read them.
 
     python benchmarks/store_compression.py TEXT [--model MODEL] [--chunks 8] [--context 384] [--follow 256] [--threads N]
 
-Of every chunk of the text file the first tokens become rows, stored and read back in each form; the following tokens are then scored
+Of every chunk of the text file the first tokens become rows, stored and read back by each codec; the following tokens are then scored
 behind them. Prints perplexity against rows as they are.
 """
 
@@ -17,11 +17,10 @@ from opened import opened, parser_of, prefilled
 
 from relaylite.engine.engine import Engine
 from relaylite.metrics import Stopwatch
-from relaylite.reuse.plan import Kind, Match, Plan, Segment
+from relaylite.reuse.plan import Kind, Plan, Segment
 from relaylite.reuse.policies import PREFIX
 from relaylite.reuse.rows import Rows
-from relaylite.store.codec import Codec
-from relaylite.store.quantize import CODECS
+from relaylite.store.codec import CODECS, Codec
 
 
 @dataclass
@@ -33,7 +32,7 @@ class Cost:
 
 
 def stored(rows: Rows, codec: Codec, cost: Cost) -> Rows:
-    """`rows` as they come back from a file in this form."""
+    """`rows` as they come back from a file of this codec."""
     layers, encoded = range(rows.layout.n_layer), []
     watch = Stopwatch()
     for form, of in ((codec.k, rows.k), (codec.v, rows.v)):
@@ -49,7 +48,7 @@ def surprise(engine: Engine, rows: Rows, tokens: np.ndarray) -> float:
     """Nats of `tokens[len(rows) + 1 :]` behind `rows`; the token between gives the first logits."""
     n = len(rows)
     prompt = tokens[: n + 1]
-    segments = (Segment(0, n, Kind.PREFIX, Match(0, rows, 0, n)), Segment(n, n + 1, Kind.NEW))
+    segments = (Segment(0, n, Kind.PREFIX, rows), Segment(n, n + 1, Kind.NEW))
     engine.use(engine.profile)  # empties the live sequence, of which the engine would keep what the prompt begins with
     engine.prefill(Plan(prompt, segments, PREFIX), lambda phase: None)
     logits = np.concatenate([engine.logits()[None], engine.follow(tokens[n + 1 : -1].tolist())]).astype(np.float64)

@@ -31,7 +31,7 @@ from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL, RELAY
 from relaylite.reuse.rows import Rows, Tokens
 from relaylite.store import Store
-from relaylite.store.quantize import CODECS
+from relaylite.store.codec import CODECS
 
 BEFORE, AFTER = 137, 8
 STATES = ("warm first", "warm beside", "cold first", "cold beside", "ahead")

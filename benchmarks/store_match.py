@@ -14,7 +14,7 @@ from opened import plain_parser_of, timed_ms
 from relaylite.bench.statistics import spread
 from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.store import Store
-from relaylite.store.runs import RunIndex, window_for
+from relaylite.store.overlaps import OverlapIndex, window_for
 
 MIN_LENGTH = 32
 LAYOUT = RowLayout(k_bytes=(1,), v_bytes=(1,), fingerprint="benchmark")
@@ -46,7 +46,7 @@ def main() -> None:
     texts = [np.concatenate([text(rng, 100), task, text(rng, 600)]) for _ in range(options.stored // 1000)]
     prompt = np.concatenate([task, prompt_of(rng, texts, options.prompt - len(task))])
 
-    index, store = RunIndex(window_for(MIN_LENGTH)), Store(LAYOUT, 1 << 30)
+    index, store = OverlapIndex(window_for(MIN_LENGTH)), Store(LAYOUT, 1 << 30)
     store.spans(prompt, 0, MIN_LENGTH)  # has the store build its index as texts come in
     spent = []
     for key, tokens in enumerate(texts):
@@ -55,7 +55,7 @@ def main() -> None:
         spent.append(timed_ms(lambda rows=rows: store.put(rows)))  # type: ignore[misc]
     found = store.spans(prompt, 0, MIN_LENGTH)
     print(f"{sum(map(len, texts)):,} stored tokens in {len(texts):,} texts, a prompt of {len(prompt):,} tokens")
-    print(f"found: {len(found)} spans, {sum(match.n for match in found):,} tokens")
+    print(f"found: {len(found)} spans, {sum(map(len, found)):,} tokens")
     for name, times in {
         "match ": [timed_ms(lambda: index.find(prompt, MIN_LENGTH)) for _ in range(options.repeat)],
         "spans ": [timed_ms(lambda: store.spans(prompt, 0, MIN_LENGTH)) for _ in range(options.repeat)],

@@ -25,7 +25,7 @@ from relaylite.bench.statistics import divergence
 from relaylite.bench.tasks import read_tasks
 from relaylite.chain.agents import load_agents
 from relaylite.engine.engine import Engine
-from relaylite.engine.sweep import Pick
+from relaylite.engine.sweep import ForcedSelection
 from relaylite.metrics import CellMap
 from relaylite.reuse import row_numbers
 from relaylite.reuse.kv_types import F16
@@ -79,14 +79,14 @@ class Prompt:
 
     def repaired(self, chosen: Tokens) -> tuple[F64, float, float]:
         """With these positions recomputed: change `[n_layer, n]`, KL of the first token, and of the forced ones in the mean."""
-        self._prefilled(NAIVE, pick=lambda _: chosen)
+        self._prefilled(NAIVE, forced=lambda _: chosen)
         first = divergence(self._first[None], self._engine.logits()[None])[0]
         change = changes_of(self._engine.harvest(""), self._rows, self.spans)
         got = self._engine.follow(self._forced)
         return change, float(first), float(divergence(self._expected, got).mean())
 
-    def _prefilled(self, policy: Policy, pick: Pick | None = None) -> CellMap:
-        return prefilled(self._engine, self._tokens, self._store, policy, pick=pick).cells
+    def _prefilled(self, policy: Policy, forced: ForcedSelection | None = None) -> CellMap:
+        return prefilled(self._engine, self._tokens, self._store, policy, forced=forced).cells
 
 
 def figures(prompt: Prompt, layer: int, share: float) -> dict[str, dict[str, float]]:

@@ -22,9 +22,8 @@ from relaylite.machine.resources import available_bytes, resident_bytes
 from relaylite.reuse.policies import Fidelity, Policy, parse_policy
 from relaylite.sampling import Sampling
 from relaylite.store import Store
-from relaylite.store.codec import PLAIN, Codec
-from relaylite.store.quantize import CODECS
-from relaylite.store.store import DISK_BYTES
+from relaylite.store.codec import CODECS, PLAIN, Codec
+from relaylite.store.folder import DISK_BYTES
 
 DEFAULT_POLICY = "relay"
 
@@ -58,7 +57,7 @@ class Relay:
     Where rows are kept:
     - `store_bytes`: budget in memory, a quarter of what is free now if None.
     - `store_folder`: where more rows are kept on disk, up to `store_disk_bytes`; None: nowhere.
-    - `store_codec`: of the rows on disk, a name of `relaylite.store.quantize.CODECS`.
+    - `store_codec`: of the rows on disk, a name of `relaylite.store.codec.CODECS`.
 
     Raises UsageError for values that cannot be, ModelError if the model cannot be loaded.
     """

@@ -88,7 +88,7 @@ class Meter:
         self._engine.prefill(make_plan(prompt.tokens, reading.store, method.policy), lambda _: self._check())
 
     def _use(self, method: Method) -> None:
-        self._engine.use(self._profiles[method.label], pick=method.pick, n_batch=method.n_batch)
+        self._engine.use(self._profiles[method.label], forced=method.forced, n_batch=method.n_batch)
 
     def _timed(self, method: Method, reading: Reading, number: int, group: str) -> tuple[Sample, F32]:
         """The prompt by `method`, from its parts to its first token, and the logits `[n_vocab]` of that token."""

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from relaylite.engine.sweep import Pick
+from relaylite.engine.sweep import ForcedSelection
 from relaylite.errors import UsageError
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.policies import FIDELITIES, FULL, LABELS, NAIVE, RELAY, Policy, parse_policy
 from relaylite.reuse.profile import Profile, RelayParameters, check_changes
 from relaylite.reuse.rows import Tokens
-from relaylite.store.codec import PLAIN, Codec
-from relaylite.store.quantize import CODECS
+from relaylite.store.codec import CODECS, PLAIN, Codec
 
 BASELINES = {
     "epic:K": "the first K tokens of each relayed text are recomputed in all layers (EPIC)",
@@ -34,7 +33,7 @@ ALL_LAYERS = 1 << 20  # as `l_end`: to the last layer, however many the model ha
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """`parameters` in place of the profile's, or `changes` of them, or `pick` in place of any; at most one of these.
+    """`parameters` in place of the profile's, or `changes` of them, or `forced` in place of any; at most one of these.
 
     An `l_end` of `parameters` beyond the model's layers stands for its last one. `n_batch`: tokens that llama.cpp computes at once.
     `codec`: rows come from files of this codec.
@@ -44,7 +43,7 @@ class Method:
     policy: Policy
     parameters: RelayParameters | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
-    pick: Pick | None = None
+    forced: ForcedSelection | None = None
     n_batch: int | None = None
     codec: Codec | None = None
 
@@ -56,17 +55,17 @@ class Method:
         if self.parameters is None and not self.changes:
             return measured
         try:
-            profile = replace(measured, modes=dict.fromkeys(FIDELITIES, self._parameters(measured, n_layer)))
+            profile = replace(measured, fidelities=dict.fromkeys(FIDELITIES, self._parameters(measured, n_layer)))
             profile.check_fits(n_layer)
         except UsageError as error:
-            own = measured.modes[self.policy.fidelity]
+            own = measured.fidelities[self.policy.fidelity]
             layers = f"l_start {own.l_start}, l_det {own.l_det}, l_end {own.l_end}, detector {own.detector}"
             raise UsageError(f"{self.label!r} does not fit this model's profile ({layers}): {error}") from error
         return profile
 
     def _parameters(self, measured: Profile, n_layer: int) -> RelayParameters:
         if self.parameters is None:
-            return replace(measured.modes[self.policy.fidelity], **self.changes)
+            return replace(measured.fidelities[self.policy.fidelity], **self.changes)
         return replace(self.parameters, l_end=min(self.parameters.l_end, n_layer))
 
 
@@ -113,15 +112,15 @@ def _parse_plain(name: str) -> Method:
         return _with_changes(_parse_plain(policy_name), changes)
     kind, _, value = name.partition(":")
     if name == "everything":
-        return Method(name, NAIVE, pick=lambda plan: plan.positions(Kind.SPAN))
+        return Method(name, NAIVE, forced=lambda plan: plan.positions(Kind.SPAN))
     if kind == "epic":
         n_first = int(_number(name, value, 1, 1 << 20))
-        return Method(name, NAIVE, pick=lambda plan: first_tokens(plan, n_first))
+        return Method(name, NAIVE, forced=lambda plan: first_tokens(plan, n_first))
     if kind == "batches":
         return Method(name, FULL, n_batch=int(_number(name, value, 1, 1 << 20)))
     if kind == "random":
         share = _number(name, value, 0, 1)
-        return Method(name, NAIVE, pick=lambda plan: random_tokens(plan, share))
+        return Method(name, NAIVE, forced=lambda plan: random_tokens(plan, share))
     if kind == "cacheblend":
         share = _number(name, value, 0, 1)
         return Method(name, RELAY, RelayParameters(0, 1, ALL_LAYERS, "value", tau=0.0, max_share=share, lead=0.0, thinning=0.0))

@@ -5,6 +5,7 @@ It decides nothing. Positions are ranges `[start, end)`; rows are bytes, layer b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,8 @@ import numpy.typing as npt
 
 from relaylite.engine.native import F32, Handle, Stop, check, ffi, lib, pointer_to, text_of
 from relaylite.errors import NativeError
-from relaylite.reuse.rows import Rows, Tokens
+from relaylite.reuse.plan import Segment
+from relaylite.reuse.rows import Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +48,6 @@ class LayerInfo:
     has_rope: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """Cells to append: rows `[first, first + n)` of a run, K moved by `delta` positions, or (`rows` None) `n` cells to be filled later."""
-
-    n: int
-    rows: Rows | None = None
-    first: int = 0
-    delta: int = 0
-
-
 @dataclass(slots=True)
 class SliceResult:
     """What a slice gave back; None where it was not asked for. Shapes as in relay.h."""
@@ -67,14 +59,17 @@ class SliceResult:
     logits: F32 | None = None
 
 
-def _segments(placements: list[Placement]) -> Any:
-    segments = ffi.new("relay_segment[]", len(placements))
-    for segment, placement in zip(segments, placements, strict=True):
-        segment.n = placement.n
-        if placement.rows is not None:
-            segment.data = pointer_to(placement.rows.data, "uint8_t")
-            segment.n_tokens, segment.first, segment.delta = len(placement.rows), placement.first, placement.delta
-    return segments
+def _segments(segments: Sequence[Segment], start: int) -> Any:
+    """relay_segments of `segments`, which must follow one another from position `start` on. Raises NativeError if they do not."""
+    out, position = ffi.new("relay_segment[]", len(segments)), start
+    for one, segment in zip(out, segments, strict=True):
+        if segment.start != position:
+            raise NativeError(f"rows for position {segment.start} cannot be placed at {position}")
+        one.n, position = segment.end - segment.start, segment.end
+        if segment.rows is not None:
+            one.data = pointer_to(segment.rows.data, "uint8_t")
+            one.n_tokens, one.first, one.delta = len(segment.rows), segment.offset, segment.rotation
+    return out
 
 
 class Cache(Handle):
@@ -134,19 +129,26 @@ class Cache(Handle):
         """Drop positions from `start` on."""
         check(lib.relay_cache_truncate(self.pointer, start))
 
-    def append(self, placements: list[Placement]) -> None:
-        """Append cells behind the live sequence. Raises NativeError if they do not fit, or Damaged; nothing is appended then."""
-        for placement in placements:
-            if placement.rows is not None:
-                placement.rows.bring()
-        check(lib.relay_cache_append(self.pointer, _segments(placements), len(placements)))
+    def append(self, segments: Sequence[Segment]) -> None:
+        """Append `segments`, which begin where the live sequence ends. Their K is rotated; cells without rows are left to be filled.
 
-    def write(self, start: int, placements: list[Placement], layers: range) -> None:
-        """Write the rows of `layers` into the cells from position `start` on, which these placements tile. Raises Damaged or Cancelled."""
-        for placement in placements:
-            if placement.rows is not None:
-                placement.rows.bring(layers)
-        check(lib.relay_cache_write(self.pointer, start, _segments(placements), len(placements), layers.start, layers.stop))
+        Raises NativeError if they do not begin there or do not fit, Damaged, or Cancelled. Nothing is appended then.
+        """
+        for segment in segments:
+            if segment.rows is not None:
+                segment.rows.bring()
+        check(lib.relay_cache_append(self.pointer, _segments(segments, len(self)), len(segments)))
+
+    def write(self, segments: Sequence[Segment], layers: range) -> None:
+        """Write the rows of `layers` into cells of the live sequence. `segments` follow one another; those without rows are left alone.
+
+        Raises NativeError if there are no such cells or layers, Damaged, or Cancelled.
+        """
+        for segment in segments:
+            if segment.rows is not None:
+                segment.rows.bring(layers)
+        start = segments[0].start if segments else 0
+        check(lib.relay_cache_write(self.pointer, start, _segments(segments, start), len(segments), layers.start, layers.stop))
 
     def read(self, start: int, end: int, *, heeds_stop: bool = False) -> npt.NDArray[np.uint8]:
         """Rows of positions `[start, end)`, layer-major as in `Rows.data`. Raises Cancelled between two layers if it `heeds_stop`."""

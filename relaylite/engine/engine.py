@@ -17,7 +17,7 @@ from relaylite.engine.interface import Memory, Prefill
 from relaylite.engine.kept_states import KeptStates
 from relaylite.engine.opening import Parts, open_parts
 from relaylite.engine.options import EngineOptions
-from relaylite.engine.sweep import Pick, Sweep
+from relaylite.engine.sweep import ForcedSelection, Sweep
 from relaylite.engine.writer import Writer
 from relaylite.errors import ContextOverflow, ModelError, UsageError
 from relaylite.events import PhaseName
@@ -46,7 +46,7 @@ class Engine:
         self._sequence, self._kept_states = parts.sequence, parts.kept_states
         self.tokenizer = parts.computing.model.vocab
         self.template, self.profile, self.layout, self.info = parts.template, parts.profile, parts.layout, parts.info
-        self._pick: Pick | None = None
+        self._forced: ForcedSelection | None = None
         self._n_batch: int | None = None
         self._logits: native.F32 | None = None  # of the prompt's last token, where llama.cpp did not compute it
 
@@ -69,7 +69,7 @@ class Engine:
     def _check_plan(self, plan: Plan) -> None:
         if len(plan.tokens) >= self.info.n_ctx:
             raise ContextOverflow(f"a prompt of {len(plan.tokens)} tokens does not fit the context of {self.info.n_ctx}; raise --ctx")
-        if any(segment.match is not None and segment.match.rows.layout != self.layout for segment in plan.segments):
+        if any(segment.rows is not None and segment.rows.layout != self.layout for segment in plan.segments):
             raise ModelError("these rows are of another model, KV type or version of llama.cpp; clear the store")
         if plan.count(Kind.SPAN) and self.info.relay_refusal:
             raise UsageError(f"relaying is off for this model: {self.info.relay_refusal}; use policy prefix")
@@ -106,7 +106,7 @@ class Engine:
             on_phase("repair")
             assert self._sequence.cache is not None
             states = self._sequence.read_states(len(plan.tokens))
-            sweep = Sweep(self._sequence.cache, plan, self._pick or self.profile.parameters(plan.policy), states, late)
+            sweep = Sweep(self._sequence.cache, plan, self._forced or self.profile.parameters(plan.policy), states, late)
             sweep.select()
             repair_ms = clock.lap_ms()
             on_phase("suffix")
@@ -154,9 +154,14 @@ class Engine:
     # -- for measuring alone: bench, profile and tests; no chain uses these -----------------------------------------------------
 
     def use(
-        self, profile: Profile, *, pick: Pick | None = None, captures: Mapping[str, str] | None = None, n_batch: int | None = None
+        self,
+        profile: Profile,
+        *,
+        forced: ForcedSelection | None = None,
+        captures: Mapping[str, str] | None = None,
+        n_batch: int | None = None,
     ) -> None:
-        """From the next prefill on, repair as `profile` says, or compute in every layer just the span tokens that `pick(plan)` names.
+        """From the next prefill on, repair as `profile` says, or compute in every layer just the span tokens that `forced(plan)` names.
 
         `captures`: states to capture while decoding (name in `Rows.states` → graph node) instead of those that `profile` needs; a model
         that cannot relay captures none. `n_batch`: tokens that llama.cpp computes at once in a prefill, instead of as many as it takes.
@@ -165,7 +170,7 @@ class Engine:
         """
         self._held.check_open()
         profile.check_fits(self.info.n_layer)
-        self.profile, self._pick, self._n_batch = profile, pick, n_batch
+        self.profile, self._forced, self._n_batch = profile, forced, n_batch
         wanted = profile.captures if captures is None else captures
         self._sequence.watch({} if self.info.relay_refusal else wanted)
 

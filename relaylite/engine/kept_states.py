@@ -1,6 +1,7 @@
-"""`KeptStates`: states of whole sequences, kept to go on from, for models whose rows cannot be placed (MLA, recurrent, …).
+"""`KeptStates`: the states of whole sequences, kept so that a prompt can go on from its earlier messages.
 
-Exact only: a state stands for exactly the tokens that llama.cpp computed. The live sequence counts as one of them. Nothing is ever moved.
+For models whose rows cannot be placed (MLA, recurrent, …). A kept state stands for exactly the tokens that llama.cpp computed, so what goes
+on from it is exact. The live sequence counts as one of them. Nothing is ever moved.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from relaylite.engine import llama
-from relaylite.engine.live_sequence import LiveSequence, common_length
+from relaylite.engine.live_sequence import LiveSequence
 from relaylite.machine.resources import available_bytes
-from relaylite.reuse.plan import Kind, Match, Plan
-from relaylite.reuse.rows import RowLayout, Rows, Tokens
+from relaylite.reuse.plan import Kind, Plan, Segment
+from relaylite.reuse.rows import RowLayout, Rows, Tokens, common_length
 
-LEAST_PARTING = 32  # tokens, for which a state of their own is worth keeping
+LEAST_PARTING = 32  # a state of its own is worth keeping for so many tokens more
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -28,11 +29,11 @@ class Snapshot:
 
 
 class KeptStates:
-    """Fulfils `planner.Matcher` in place of a store. Keeps states up to `budget_bytes`, by default an eighth of what is free; the one
+    """Fulfils `planner.Matcher` in place of a store. Keeps states up to `budget_bytes`, by default an eighth of the free memory. The state
     that was not used for longest goes first.
 
-    Some memories can be cut at any position, so that a state serves every prompt that begins alike. Others (recurrent layers, windows in
-    a saved state) cannot: a state then serves prompts that begin with all of it.
+    The memory of some models can be cut at any position: a state then serves every prompt that begins like it. Recurrent layers, and
+    windows in a saved state, cannot be cut: a state then serves only prompts that begin with all of it.
     """
 
     def __init__(
@@ -53,12 +54,13 @@ class KeptStates:
     def n_bytes(self) -> int:
         return sum(snapshot.data.nbytes for snapshot in self._kept)
 
-    def prefix(self, tokens: Tokens, *, exact: bool) -> Match | None:
-        """The longest start of `tokens`, without their last, that can be taken up. Its rows are empty: they are the engine's."""
+    def prefix(self, tokens: Tokens, *, exact: bool) -> Segment | None:
+        """The longest start of `tokens`, without their last, that can be taken up. Its rows hold no bytes: the state is in the engine."""
         n = self._longest(tokens[: len(tokens) - 1])[1]
-        return Match(0, Rows(tokens[:n].copy(), 0, n, np.empty(0, np.uint8), self._layout), 0, n) if n else None
+        rows = Rows(tokens[:n].copy(), 0, n, np.empty(0, np.uint8), self._layout)
+        return Segment(0, n, Kind.PREFIX, rows) if n else None
 
-    def spans(self, tokens: Tokens, start: int, min_length: int) -> list[Match]:
+    def spans(self, tokens: Tokens, start: int, min_length: int) -> list[Segment]:
         return []
 
     def take_up(self, plan: Plan) -> int:
@@ -75,7 +77,10 @@ class KeptStates:
         return n
 
     def parting(self, tokens: Tokens) -> int:
-        """Where `tokens` part from a kept sequence whose state cannot be cut there: a state to keep for the next prompt that begins so."""
+        """Where `tokens` part from a kept sequence whose state cannot be cut there, 0 if nowhere.
+
+        A state kept at this position serves the next prompt that begins alike.
+        """
         if self._is_cuttable:
             return 0
         n = max((common_length(snapshot.tokens, tokens[:-1]) for snapshot in self._kept), default=0)
@@ -99,7 +104,7 @@ class KeptStates:
         return (n == len(tokens) or (self._is_cuttable and n < len(tokens))) and np.array_equal(old.tokens, tokens[:n])
 
     def _longest(self, tokens: Tokens) -> tuple[Snapshot | None, int]:
-        """The state that reaches furthest into `tokens`, None for the live sequence, and how far."""
+        """The state that reaches furthest into `tokens`, None if it is the live sequence, and how far it reaches."""
         live = np.array(self._sequence.tokens, np.int32)
         is_cuttable = self._is_live_cuttable and self._context.first_position() == 0
         best: tuple[Snapshot | None, int] = (None, _reach(live, tokens, is_cuttable) if self._is_live_whole() else 0)
@@ -110,7 +115,7 @@ class KeptStates:
         return best
 
     def _is_live_whole(self) -> bool:
-        """Whether the memory holds just these tokens: one that cannot be cut also holds what was cut off them."""
+        """Whether the memory holds just the sequence's tokens. A memory that cannot be cut still holds what was cut off the sequence."""
         return self._context.length() == len(self._sequence.tokens)
 
 

@@ -1,30 +1,35 @@
-"""`LateRows`: rows of a placed plan that are still being loaded. Their cells wait, and are filled just before the layer runs.
+"""`LateRows`: rows of a placed plan that are still being loaded. Their cells are reserved, and written just before the layer runs.
 
-Only where a core is free to load ahead (docs/store.md): threads of a sweep go on spinning for a while when a slice has ended, and take the
-cores from what would be loaded then. Where none is free, rows are loaded when they are placed.
+This needs a core that is free to load ahead (docs/store.md): the threads of a sweep go on spinning for a while when a slice has ended, and
+would take the cores from the loading. If no core is free, rows are loaded when they are placed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from relaylite.engine.cache import Cache, Placement
+from relaylite.engine.cache import Cache
+from relaylite.reuse.plan import Segment
 
 STEPS = 4  # a sweep runs a quarter of the layers at least before it looks how far rows have come
 
 
 class LateRows:
-    """Used as a context: inside, `n_workers` threads load ahead in the order of layers. When it is left, for any reason, they are gone."""
+    """A context manager: inside, `n_workers` threads load ahead in the order of layers. When it is left, they have ended."""
 
-    def __init__(self, cache: Cache | None, start: int, placements: list[Placement], n_workers: int) -> None:
-        """`placements` tile the cells from position `start` on; cells of those without rows are left alone. Rows need a worker."""
-        self._cache, self._start, self._placements = cache, start, placements
-        self._rows = [placement.rows for placement in placements if placement.rows is not None]
+    def __init__(self, cache: Cache | None, segments: Sequence[Segment], n_workers: int) -> None:
+        """`segments` follow one another, and their cells are in the cache; cells of segments without rows are left alone.
+
+        If any has rows, at least one worker is needed.
+        """
+        self._cache, self._segments = cache, segments
+        self._rows = [segment.rows for segment in segments if segment.rows is not None]
         self._n_layer = cache.info.n_layer if cache is not None else 0
         self._step = -(-self._n_layer // STEPS)
-        self._end = 0 if self._rows else self._n_layer  # layers before it stand in their cells
+        self._end = 0 if self._rows else self._n_layer  # the rows of layers before it are in their cells
         self._workers = ThreadPoolExecutor(n_workers, "relaylite-load") if self._rows else None
 
     def __enter__(self) -> Self:
@@ -38,16 +43,16 @@ class LateRows:
             self._workers.shutdown(cancel_futures=True)
 
     def write(self, end: int | None = None) -> None:
-        """Have the rows of layers before `end` in their cells, by default of all. Raises Damaged or Cancelled."""
+        """Have the rows of layers before `end` in their cells, by default of all layers. Raises Damaged or Cancelled."""
         end = self._n_layer if end is None else end
         while self._end < end:
             assert self._cache is not None
             layers = range(self._end, min(self._end + self._step, end))
-            self._cache.write(self._start, self._placements, layers)
+            self._cache.write(self._segments, layers)
             self._end = layers.stop
 
     def reach(self, first: int, end: int) -> int:
-        """Of layers `[first, end)`, how far they can run now: to where rows are still missing, but one step at least."""
+        """The layer before which a run of layers `[first, end)` should stop: the first whose rows are missing, but one step on at least."""
         stop = max(first, self._end)
         while stop < end and all(rows.has(range(stop, stop + 1)) for rows in self._rows):
             stop += 1

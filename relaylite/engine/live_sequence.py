@@ -1,6 +1,6 @@
 """`LiveSequence`: the tokens in the cache of one context, in order from position 0, with their rows and captured states.
 
-Carries out what a plan says about rows; which layers are repaired is decided by `sweep`, what is sampled by `writer`.
+Carries out what a plan says about rows. `sweep` decides which cells are recomputed, `writer` what is sampled.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from relaylite.engine import llama
-from relaylite.engine.cache import Cache, Placement
+from relaylite.engine.cache import Cache
 from relaylite.engine.late_rows import LateRows
 from relaylite.engine.native import F16, F32, Capture, Stop
 from relaylite.errors import Cancelled, NativeError
 from relaylite.reuse.plan import Kind, Plan, Segment
-from relaylite.reuse.rows import RowLayout, Rows, Tokens
+from relaylite.reuse.rows import RowLayout, Rows, Tokens, common_length
 
 UNLIMITED = 1 << 30
 ABORTED = 2  # llama_decode
@@ -25,8 +25,8 @@ ABORTED = 2  # llama_decode
 class LiveSequence:
     """`cache` is None for a model whose rows cannot be placed: its sequence only goes on, or is restored (`KeptStates`).
 
-    Positions before `exact_until` hold rows that were computed from these tokens alone (`Rows.n_exact`). `n_loaders`: threads that load
-    rows ahead while layers run; without any, rows are loaded when they are placed.
+    Rows before position `exact_until` are exact (`Rows.n_exact`). `n_loaders`: threads that load rows ahead while layers run. Without
+    any, rows are loaded when they are placed.
     """
 
     def __init__(self, context: llama.Context, cache: Cache | None, capture: Capture, stop: Stop, *, n_loaders: int) -> None:
@@ -53,46 +53,40 @@ class LiveSequence:
     # -- placing -------------------------------------------------------------------------------------------------------
 
     def place(self, plan: Plan, *, with_gaps: bool) -> LateRows:
-        """Bring the sequence to the plan's prefix, or with gaps to all its positions. Returns what is still to be written into cells."""
+        """Bring the sequence to the plan's prefix, or with gaps to all its positions. Returns the rows that are still to be written."""
         segments = plan.segments if with_gaps else [s for s in plan.segments[:1] if s.kind is Kind.PREFIX]
+        end = segments[-1].end if segments else 0
         keep = self._kept_prefix(plan)
         self._truncate(keep)
-        now: list[Placement] = []
-        later: list[Placement] = []
-        position = 0
-        for segment in segments:
-            start = max(segment.start, keep)
-            if start < segment.end:
-                placement, gap = self._placement(start, segment), Placement(segment.end - start)
-                is_late = self._n_loaders > 0 and placement.rows is not None and not placement.rows.is_whole
-                now.append(gap if is_late else placement)
-                later.append(placement if is_late else gap)
-            position = segment.end
-        if now:
+        parts = [segment.within(keep, end) for segment in segments if segment.end > keep]
+        for part in parts:
+            self._place_states(part)
+        late = [self._is_late(part) for part in parts]
+        if parts:
             assert self.cache is not None
-            self.cache.append(now)
-        self._capture.seek(position)
-        self.tokens = plan.tokens[:position].tolist()
-        return LateRows(self.cache, keep, later, self._n_loaders)
+            self.cache.append([part.without_rows() if is_late else part for part, is_late in zip(parts, late, strict=True)])
+        self._capture.seek(end)
+        self.tokens = plan.tokens[:end].tolist()
+        later = [part if is_late else part.without_rows() for part, is_late in zip(parts, late, strict=True)]
+        return LateRows(self.cache, later, self._n_loaders)
 
-    def _placement(self, start: int, segment: Segment) -> Placement:
-        """Positions of `segment` from `start` on, and their captured states."""
-        n, match = segment.end - start, segment.match
-        if match is None:
-            return Placement(n)
-        first = match.offset + start - match.start
+    def _is_late(self, segment: Segment) -> bool:
+        """Whether the rows are loaded while layers run."""
+        return self._n_loaders > 0 and segment.rows is not None and not segment.rows.is_whole
+
+    def _place_states(self, segment: Segment) -> None:
+        """Note the states that were captured with the segment's rows."""
+        if segment.rows is None:
+            return
         for name, node in self._states.items():
-            vectors = match.rows.states.get(name)
+            vectors = segment.rows.states.get(name)
             if vectors is not None:
-                self._capture.write(node, start, vectors[first : first + n])
-        return Placement(n, match.rows, first, start - (match.rows.position + first))
+                self._capture.write(node, segment.start, vectors[segment.offset : segment.offset + len(segment)])
 
     def _kept_prefix(self, plan: Plan) -> int:
         """Leading positions that stay. Notes how far rows are exact once the plan is carried out."""
-        segment = plan.segments[0]
-        match = segment.match if segment.kind is Kind.PREFIX else None
-        n = 0 if match is None else segment.end
-        n_exact = 0 if match is None else min(max(match.rows.n_exact - match.offset, 0), n)
+        first = plan.segments[0]
+        n, n_exact = (first.end, first.n_exact) if first.kind is Kind.PREFIX else (0, 0)
         keep = common_length(self.tokens[: len(self)], plan.tokens[:n])
         if n_exact > self.exact_until:
             keep = min(keep, self.exact_until)
@@ -181,10 +175,3 @@ class LiveSequence:
         assert self.cache is not None
         name, _, il = node.rpartition("-")
         return self.cache.layers[int(il)].n_attn if name == "kqv_out" else self.cache.info.n_embd
-
-
-def common_length(a: list[int] | Tokens, b: Tokens) -> int:
-    """Length of the longest common start."""
-    n = min(len(a), len(b))
-    differing = np.flatnonzero(np.asarray(a[:n], np.int32) != b[:n])
-    return int(differing[0]) if len(differing) else n

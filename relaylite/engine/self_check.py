@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from relaylite.engine.cache import Cache, Placement
+from relaylite.engine.cache import Cache
 from relaylite.engine.llama import Context
 from relaylite.errors import ModelError, NativeError
 from relaylite.reuse import kv_types
+from relaylite.reuse.plan import Kind, Segment
 from relaylite.reuse.row_numbers import values
 from relaylite.reuse.rows import Tokens
 
@@ -61,7 +62,7 @@ def _slices(cache: Cache, context: Context) -> str:
     if np.isnan(logits).any():
         raise ModelError("llama.cpp computes no numbers with these weights: the model or an adapter is damaged, or its scale too large")
     cache.truncate(0)
-    cache.append([Placement(N_TOKENS)])
+    cache.append([Segment(0, N_TOKENS, Kind.NEW)])
     hidden = cache.slice((0, cut), where, tokens=tokens, want=("hidden",)).hidden if cut > 0 else None
     above = cache.slice((cut, n_layer), where, tokens=tokens, hidden=hidden, want=("logits",))
     assert above.logits is not None  # asked for
@@ -82,7 +83,7 @@ def _rotation(cache: Cache) -> str:
     """K of layer 0 depends on token and position alone: moved rows against rows computed at their place."""
     tokens = _tokens(cache)
     cache.truncate(0)
-    cache.append([Placement(SHIFT + N_TOKENS)])
+    cache.append([Segment(0, SHIFT + N_TOKENS, Kind.NEW)])
     cache.slice((0, 0), np.arange(N_TOKENS, dtype=np.int32), tokens=tokens, write_end=1)
     cache.rotate(0, N_TOKENS, SHIFT)
     moved = cache.read(0, N_TOKENS)

@@ -1,7 +1,7 @@
 """The sweep over layers that fills a placed plan: new tokens in every layer, and of the spans the cells that the new prefix changes.
 
-After RelayCaching (Geng et al., arXiv 2603.13289, section 4). Which tokens are selected is decided in `selection`; the layers themselves
-are run by the native extension. docs/method.md says what is measured and why.
+After RelayCaching (Geng et al., arXiv 2603.13289, section 4); docs/method.md names the steps, and says what is measured and why.
+`selection` decides which tokens are selected; the native extension runs the layers.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from relaylite.metrics import CellMap
 from relaylite.reuse import row_numbers
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.profile import RelayParameters
-from relaylite.reuse.rows import Tokens
-from relaylite.reuse.selection import Mask, angle, choose, score, thinned
+from relaylite.reuse.rows import Mask, Tokens, is_finite
+from relaylite.reuse.selection import angle, score, select, thinned
 
-F16_EXPONENT = np.uint16(0x7C00)  # all its bits are set in what is infinite (F16 overflows) or NaN
-Pick = Callable[[Plan], Tokens]  # positions of span tokens that are computed from their ids, in every layer, whatever they deviate
+ForcedSelection = Callable[[Plan], Tokens]  # positions of span tokens to compute from their ids, whatever their deviation
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,105 +46,134 @@ class Active:
         return Active(self.positions[keep], None if self.hidden is None else self.hidden[keep])
 
 
-class Sweep:
-    """One placed plan, from `select` (what is recomputed) to `fill` (the rows, and the logits of the last token).
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What was measured of the span tokens that may be selected, `[n]`.
 
-    `repair`: what of the spans is recomputed; by parameters, or a pick of tokens (the benchmark's baselines), or nothing (None). `states`:
-    captured vectors of the whole prompt, float16 `[n, width]`, NaN where there are none. `late`: rows that are not in their cells yet; a
-    slice waits for those of its layers. `new_states` afterwards: what was seen of tokens that had none, or whose rows were recomputed.
+    `deviation`: float32, from what was captured. `entering`: the tokens as they enter the next layer to run. `attention`: their attention
+    output in the new context, float32 `[n, n_attn]`, None if V was compared.
     """
 
-    def __init__(self, cache: Cache, plan: Plan, repair: RelayParameters | Pick | None, states: dict[str, F16], late: LateRows) -> None:
+    deviation: F32
+    entering: Active
+    attention: F32 | None = None
+
+
+class Sweep:
+    """One placed plan: `select` decides what is recomputed, `fill` computes the rows and the logits of the last token.
+
+    `repair` says which cells of the spans are recomputed: RelayParameters, a ForcedSelection (the benchmark's baselines), or None for none.
+    `states`: captured vectors of the whole prompt by name, float16 `[n, width]`, NaN where there are none. `late`: rows that are not in
+    their cells yet; a slice waits for those of its layers. Afterwards `new_states` holds, by name, positions and vectors of tokens that had
+    no state, or whose rows were recomputed.
+    """
+
+    def __init__(
+        self, cache: Cache, plan: Plan, repair: RelayParameters | ForcedSelection | None, states: dict[str, F16], late: LateRows
+    ) -> None:
         self._cache, self._plan, self._states, self._late = cache, plan, states, late
         self._parameters = repair if isinstance(repair, RelayParameters) else None
-        self._pick = None if isinstance(repair, RelayParameters) else repair
+        self._forced = None if isinstance(repair, RelayParameters) else repair
         self._n_layer = cache.info.n_layer
         self._active = Active(plan.positions(Kind.NEW))
         self._layer = 0  # that `_active` enters next
-        self._rebuilt = self._active.positions  # computed from their tokens, in every layer
-        self._chosen = np.empty(0, np.int32)  # span tokens recomputed from `_from_layer` on
-        self._from_layer = 0
+        self._whole = self._active.positions  # computed from their ids, in every layer
+        self._selected = np.empty(0, np.int32)  # span tokens recomputed from `_first_layer` on
+        self._first_layer = 0
         self._deviation = np.full(len(plan.tokens), np.nan, np.float32)
-        self._seen: F32 | None = None  # attention of the candidates, where that is what is compared
         self.new_states: dict[str, tuple[Tokens, F32]] = {}
 
-    # -- stages ----------------------------------------------------------------------------------------------------------
+    # -- select: steps 2 to 4 of docs/method.md -----------------------------------------------------------------------------
 
     def select(self) -> None:
-        """Run new tokens up to the layer of detection, measure the spans there, and choose whom to recompute."""
-        p = self._parameters
-        spans = self._plan.positions(Kind.SPAN)
-        if self._pick is not None:
-            self._rebuild(self._pick(self._plan))
+        """Run new tokens up to `l_start`, probe the span tokens, and select those that deviate most."""
+        p, spans = self._parameters, self._plan.positions(Kind.SPAN)
+        if self._forced is not None:
+            self._compute_whole(self._forced(self._plan))
         if p is None or not len(spans):
             return
         stateless = self._without_states(spans, p)
-        self._rebuild(stateless)
+        self._compute_whole(stateless)
+        self._run_to_start(p)
         candidates = np.setdiff1d(spans, stateless)
-        self._enter(p)
-        if not len(candidates):
-            return
-        entering = Active(candidates, self._captured(f"l_in-{p.l_start}", candidates) if p.l_start else None)
-        deviation, entering = self._measure(p, entering)
-        self._deviation[candidates] = deviation
-        chosen = choose(score(deviation, self._offsets(candidates), p.lead), p.tau, thinned(p.max_share, len(candidates), p.thinning))
-        self._chosen = candidates[chosen]
-        self._renew(p, chosen)
-        self._active = self._active.merged(entering.only(chosen))
+        if len(candidates):
+            self._select_by(self._probe(candidates, p), candidates, p)
 
-    def _rebuild(self, positions: Tokens) -> None:
-        """Compute these span tokens from their ids, in every layer."""
+    def _compute_whole(self, positions: Tokens) -> None:
+        """Compute these span tokens from their ids, in every layer, as new tokens are."""
         self._active = self._active.merged(Active(positions))
-        self._rebuilt = self._active.positions
+        self._whole = self._active.positions
 
-    def _enter(self, p: RelayParameters) -> None:
-        """Bring tokens without rows to `l_start`, where the others are taken up; their attention there is noted for later relays."""
-        name = f"attn-{p.l_det}"
+    def _run_to_start(self, p: RelayParameters) -> None:
+        """Step 2, new tokens: run them to `l_start`. Their states there, and their attention, are noted for later relays."""
         want = (["hidden"] if p.l_start else []) + (["attention"] if p.detector == "attention" else [])
         if not want:
             return
-        got = self._run((0, p.l_start), self._active, write_end=p.l_start + 1 if "attention" in want else p.l_start, want=tuple(want))
+        write_end = p.l_start + 1 if p.detector == "attention" else p.l_start
+        got = self._run((0, p.l_start), self._active, write_end=write_end, want=tuple(want))
         if "attention" in got:
-            self.new_states[name] = (self._active.positions, got["attention"])
+            self.new_states[f"attn-{p.l_det}"] = (self._active.positions, got["attention"])
         if p.l_start:
             self._active = Active(self._active.positions, got["hidden"])
             self.new_states[f"l_in-{p.l_start}"] = (self._active.positions, got["hidden"])
-        self._layer = self._from_layer = p.l_start
+        self._layer = self._first_layer = p.l_start
 
-    def _measure(self, p: RelayParameters, entering: Active) -> tuple[F32, Active]:
-        """Deviation of each candidate at `l_det`, and the candidates as they enter the next layer to run."""
-        if p.detector == "attention":
-            self._seen = seen = self._run((p.l_det, p.l_det), entering, write_end=p.l_det, want=("attention",))["attention"]
-            return angle(seen, self._captured(f"attn-{p.l_det}", entering.positions), self._cache.layers[p.l_det].n_head), entering
+    def _probe(self, candidates: Tokens, p: RelayParameters) -> Probe:
+        """Step 3, probe: how far the candidates deviate at `l_det` from what was captured."""
+        entering = Active(candidates, self._captured(f"l_in-{p.l_start}", candidates) if p.l_start else None)
+        return self._probe_attention(entering, p) if p.detector == "attention" else self._probe_values(entering, p)
+
+    def _probe_attention(self, entering: Active, p: RelayParameters) -> Probe:
+        """Only the attention of layer `l_det`, which is `l_start`, over the new context."""
+        attention = self._run((p.l_det, p.l_det), entering, write_end=p.l_det, want=("attention",))["attention"]
+        captured = self._captured(f"attn-{p.l_det}", entering.positions)
+        return Probe(angle(attention, captured, self._cache.layers[p.l_det].n_head), entering, attention)
+
+    def _probe_values(self, entering: Active, p: RelayParameters) -> Probe:
+        """The paper's way: all tokens run from `l_start` to `l_det`, where V of the candidates is compared."""
         both = self._active.merged(entering)
         got = self._run((p.l_start, p.l_det), both, want=("v", "hidden"))
         is_candidate = np.isin(both.positions, entering.positions)
         both = Active(both.positions, got["hidden"])
         self._active, self._layer = both.only(~is_candidate), p.l_det
-        return angle(got["v"][is_candidate], self._reused_v(p.l_det, entering.positions)), both.only(is_candidate)
+        deviation = angle(got["v"][is_candidate], self._reused_v(p.l_det, entering.positions))
+        return Probe(deviation, both.only(is_candidate))
 
-    def _renew(self, p: RelayParameters, chosen: Mask) -> None:
-        """What was seen of chosen tokens replaces what was captured: their rows will belong to this context."""
-        if self._seen is None:
-            return
-        name = f"attn-{p.l_det}"
-        positions, vectors = self.new_states[name]
-        both = np.concatenate([positions, self._chosen])
-        order = np.argsort(both, kind="stable")
-        self.new_states[name] = (both[order], np.concatenate([vectors, self._seen[chosen]])[order])
+    def _select_by(self, probe: Probe, candidates: Tokens, p: RelayParameters) -> None:
+        """Step 4, select: the candidates of the highest scores run on together with the new tokens."""
+        self._deviation[candidates] = probe.deviation
+        scores = score(probe.deviation, self._offsets(candidates), p.lead)
+        is_selected = select(scores, p.tau, thinned(p.max_share, len(candidates), p.thinning))
+        self._selected = candidates[is_selected]
+        self._active = self._active.merged(probe.entering.only(is_selected))
+        if probe.attention is not None:
+            self._note_attention(f"attn-{p.l_det}", probe.attention[is_selected])
+
+    def _note_attention(self, name: str, vectors: F32) -> None:
+        """What the probe saw of selected tokens replaces what was captured: their rows will belong to this context."""
+        new = self.new_states[name]
+        positions = np.concatenate([new[0], self._selected])
+        order = np.argsort(positions, kind="stable")
+        self.new_states[name] = (positions[order], np.concatenate([new[1], vectors])[order])
+
+    # -- fill: step 5 ------------------------------------------------------------------------------------------------------
 
     def fill(self) -> F32:
-        """Rows of all active tokens to the last layer. Returns the logits of the prompt's last token, float32 `[n_vocab]`."""
-        p, n = self._parameters, self._n_layer
-        if p is not None and len(self._chosen) and self._layer <= p.l_end < n:
-            self._advance(p.l_end)
-            want = ("hidden",) if self._layer < p.l_end else ()
-            got = self._run((self._layer, p.l_end), self._active, write_end=p.l_end + 1, want=want)
-            is_rebuilt = np.isin(self._active.positions, self._rebuilt)
-            self._active = Active(self._active.positions, got.get("hidden", self._active.hidden)).only(is_rebuilt)
-            self._layer = p.l_end
-        self._advance(n)
-        return self._run((self._layer, n), self._active, want=("logits",))["logits"]
+        """Compute the rows of all active tokens to the last layer. Returns the logits of the last token, float32 `[n_vocab]`."""
+        p = self._parameters
+        if p is not None and len(self._selected) and self._layer <= p.l_end < self._n_layer:
+            self._run_selected_to(p.l_end)
+        self._advance(self._n_layer)
+        return self._run((self._layer, self._n_layer), self._active, want=("logits",))["logits"]
+
+    def _run_selected_to(self, l_end: int) -> None:
+        """Run all active tokens to layer `l_end`. There the selected ones write K and V, and end."""
+        self._advance(l_end)
+        want = ("hidden",) if self._layer < l_end else ()
+        got = self._run((self._layer, l_end), self._active, write_end=l_end + 1, want=want)
+        goes_on = np.isin(self._active.positions, self._whole)
+        self._active = Active(self._active.positions, got.get("hidden", self._active.hidden)).only(goes_on)
+        self._layer = l_end
 
     def _advance(self, end: int) -> None:
         """Run the active tokens towards layer `end` as long as rows of layers before it are still to come."""
@@ -156,45 +184,45 @@ class Sweep:
     # -- what became of the cells ------------------------------------------------------------------------------------------
 
     def cell_map(self) -> CellMap:
+        """What became of every cell, once all is filled."""
         kinds = {Kind.PREFIX: CellMap.PREFIX, Kind.SPAN: CellMap.REUSED, Kind.NEW: CellMap.NEW}
         cells = np.empty((self._n_layer, len(self._plan.tokens)), np.uint8)
         for segment in self._plan.segments:
             cells[:, segment.start : segment.end] = kinds[segment.kind]
-        p = self._parameters
-        spans = self._plan.positions(Kind.SPAN)
-        cells[:, np.intersect1d(spans, self._rebuilt)] = CellMap.RECOMPUTED
+        p, spans = self._parameters, self._plan.positions(Kind.SPAN)
+        cells[:, np.intersect1d(spans, self._whole)] = CellMap.RECOMPUTED
         if p is not None and p.detector == "value" and len(spans):
             cells[p.l_start : p.l_det, spans] = CellMap.RECOMPUTED
-        if p is not None and len(self._chosen):
-            cells[self._from_layer : min(p.l_end + 1, self._n_layer), self._chosen] = CellMap.RECOMPUTED
+        if p is not None and len(self._selected):
+            cells[self._first_layer : min(p.l_end + 1, self._n_layer), self._selected] = CellMap.RECOMPUTED
         return CellMap(cells, self._deviation)
 
-    # -- access to rows and states -------------------------------------------------------------------------------------------
+    # -- access to rows and states -----------------------------------------------------------------------------------------
 
     def _without_states(self, spans: Tokens, p: RelayParameters) -> Tokens:
-        """Span tokens that lack a captured state: they are recomputed from their ids."""
-        missing = np.zeros(len(spans), bool)
+        """Span tokens that lack a captured state."""
+        has_all = np.ones(len(spans), bool)
         for name in p.captures:
-            exponents = self._states[name][spans].view(np.uint16) & F16_EXPONENT
-            missing |= (exponents == F16_EXPONENT).any(axis=1)
-        return spans[missing]
+            has_all &= is_finite(self._states[name][spans])
+        return spans[~has_all]
 
     def _offsets(self, positions: Tokens) -> Tokens:
-        """Of span tokens, from the start of their span."""
+        """The place of each span token in its span."""
         starts = np.array([span.start for span in self._plan.of(Kind.SPAN)], np.int32)
         return positions - starts[np.searchsorted(starts, positions, side="right") - 1]
 
     def _captured(self, name: str, positions: Tokens) -> F32:
+        """The captured vectors of these tokens, float32 `[n, width]`."""
         return self._states[name][positions].astype(np.float32)
 
     def _reused_v(self, layer: int, positions: Tokens) -> F32:
+        """V of these span tokens as their rows hold it, float32 `[n, v_width]`."""
         width = self._cache.layers[layer].v_width
         out = np.full((len(self._plan.tokens), width), np.nan, np.float32)
-        for segment in self._plan.of(Kind.SPAN):
-            assert segment.match is not None
-            first = segment.match.offset
-            rows = segment.match.rows.v(layer)[first : first + len(segment)]
-            out[segment.start : segment.end] = row_numbers.values(rows, self._cache.info.type_v)
+        for span in self._plan.of(Kind.SPAN):
+            assert span.rows is not None
+            rows = span.rows.v(layer)[span.offset : span.offset + len(span)]
+            out[span.start : span.end] = row_numbers.values(rows, self._cache.info.type_v)
         return out[positions]
 
     def _run(self, layers: tuple[int, int], active: Active, *, write_end: int | None = None, want: tuple[str, ...] = ()) -> dict[str, F32]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -21,35 +21,47 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
-    """Prompt positions `[start, start + n)` whose token ids equal `rows.tokens[offset : offset + n]`."""
-
-    start: int
-    rows: Rows
-    offset: int
-    n: int
-
-    @property
-    def end(self) -> int:
-        return self.start + self.n
-
-
-@dataclass(frozen=True, slots=True)
 class Segment:
-    """Prompt positions `[start, end)`, all of one kind; `match` is None exactly when `kind` is NEW."""
+    """Positions `[start, end)` of a prompt, and where their rows are: in `rows`, from its row `offset` on, one for each position.
+
+    The token ids at these positions are `rows.tokens[offset : offset + len(self)]`. `rows` is None exactly if `kind` is NEW. The store
+    finds segments, a plan is tiled by them, and the native cache writes their rows into its slots; none of these steps copies rows.
+    """
 
     start: int
     end: int
     kind: Kind
-    match: Match | None = None
+    rows: Rows | None = None
+    offset: int = 0
 
     def __len__(self) -> int:
         return self.end - self.start
 
+    @property
+    def rotation(self) -> int:
+        """Positions by which K must be rotated: from where the rows were computed to `start`. 0 without rows."""
+        return 0 if self.rows is None else self.start - (self.rows.position + self.offset)
+
+    @property
+    def n_exact(self) -> int:
+        """How many rows from the start of the segment are exact (`Rows.n_exact`). 0 without rows."""
+        return 0 if self.rows is None else min(max(self.rows.n_exact - self.offset, 0), len(self))
+
+    def within(self, start: int, end: int) -> Segment:
+        """The part at positions `[start, end)`, of which the segment must hold one at least."""
+        first, last = max(start, self.start), min(end, self.end)
+        return replace(self, start=first, end=last, offset=self.offset + first - self.start if self.rows is not None else 0)
+
+    def without_rows(self) -> Segment:
+        """The same positions, whose cells are left for later."""
+        return Segment(self.start, self.end, Kind.NEW)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Segments that tile `tokens`: no gap, no overlap. The last token is always NEW, since its logits are needed."""
+    """Segments that tile `tokens` (int32 `[n]`) in ascending order: no gap, no overlap. The last token is always NEW, since its logits
+    are needed. Raises ValueError if the segments are not so.
+    """
 
     tokens: Tokens
     segments: tuple[Segment, ...]
@@ -60,8 +72,8 @@ class Plan:
         for segment in self.segments:
             if segment.start != position or segment.end <= segment.start:
                 raise ValueError(f"segment [{segment.start}, {segment.end}) does not continue at {position}")
-            if (segment.match is None) != (segment.kind is Kind.NEW):
-                raise ValueError(f"a {segment.kind.value} segment {'needs' if segment.match is None else 'has no'} rows")
+            if (segment.rows is None) != (segment.kind is Kind.NEW):
+                raise ValueError(f"a {segment.kind.value} segment {'needs' if segment.rows is None else 'has no'} rows")
             position = segment.end
         if position != len(self.tokens):
             raise ValueError(f"segments end at {position}, the prompt at {len(self.tokens)}")
@@ -73,16 +85,15 @@ class Plan:
         """Tokens from the start whose rows will be exact: `Rows.n_exact` of a harvest that ends with the prompt."""
         n = 0
         for segment in self.segments:
-            if segment.match is None:
-                n = segment.end
-                continue
-            exact = min(max(segment.match.rows.n_exact - segment.match.offset, 0), len(segment))
-            if segment.kind is Kind.SPAN or exact < len(segment):
-                return n + (exact if segment.kind is Kind.PREFIX else 0)
+            if segment.kind is Kind.SPAN:
+                return n
+            if segment.kind is Kind.PREFIX and segment.n_exact < len(segment):
+                return n + segment.n_exact
             n = segment.end
         return n
 
     def of(self, kind: Kind) -> Iterator[Segment]:
+        """Segments of this kind, ascending."""
         return (segment for segment in self.segments if segment.kind is kind)
 
     def count(self, kind: Kind) -> int:

@@ -1,8 +1,8 @@
 """Makes the plan of a prompt: asks the store what is known, and tiles the tokens by it. Touches no cache and no model.
 
-Exact policies take rows over only from a stored run that `tokens` starts with, and of it only the rows that llama.cpp computed
-itself. Relaying policies also go on from their own earlier prompts, whose rows may rest on relayed ones: those count as prefix
-(nothing moves), so a conversation keeps what its first relay lost and loses no more.
+Exact policies take over only exact rows of a stored text that the prompt begins with. Relaying policies also go on from their own earlier
+prompts, whose rows may rest on relayed ones. Such rows count as prefix, since nothing moves: a conversation keeps what its first relay
+lost, and loses no more.
 """
 
 from __future__ import annotations
@@ -13,17 +13,32 @@ from typing import Protocol
 import numpy as np
 
 from relaylite.errors import UsageError
-from relaylite.reuse.plan import Kind, Match, Plan, Segment
+from relaylite.reuse.plan import Kind, Plan, Segment
 from relaylite.reuse.policies import Policy
 from relaylite.reuse.rows import Tokens
 
 
 class Matcher(Protocol):
-    """What a plan needs of a store."""
+    """What a plan needs of a store: which parts of a prompt are known. Tokens are int32 `[n]`.
 
-    def prefix(self, tokens: Tokens, *, exact: bool) -> Match | None: ...
+    Segments that are returned hold rows of the layout that the caller places, at least one token, and no token at another place: the ids
+    at their positions equal those of their rows. The rows stay valid as long as the segment is held. They may be loaded when they are
+    used, and then raise `Damaged`.
+    """
 
-    def spans(self, tokens: Tokens, start: int, min_length: int) -> list[Match]: ...
+    def prefix(self, tokens: Tokens, *, exact: bool) -> Segment | None:
+        """The longest known start of `tokens`: PREFIX from position 0 on, None if nothing is known.
+
+        It may reach the end of `tokens`. With `exact`, only exact rows count, and the segment's rows are exact throughout.
+        """
+        ...
+
+    def spans(self, tokens: Tokens, start: int, min_length: int) -> list[Segment]:
+        """What is known of `tokens[start:]`, wherever it stood: SPANs of at least `min_length` tokens, ascending and disjoint.
+
+        Positions count from the start of `tokens`. The last one may reach the end.
+        """
+        ...
 
 
 def make_plan(tokens: Sequence[int] | Tokens, store: Matcher, policy: Policy) -> Plan:
@@ -34,27 +49,16 @@ def make_plan(tokens: Sequence[int] | Tokens, store: Matcher, policy: Policy) ->
     prompt = np.asarray(tokens, dtype=np.int32)
     if not len(prompt):
         raise UsageError("the prompt is empty; give a task")
-    known: list[Segment] = []
-    end = len(prompt) - 1
-    position = 0
     prefix = store.prefix(prompt, exact=policy.is_exact) if policy.use_prefix else None
-    if prefix is not None and (n := min(prefix.n, end)) > 0:
-        known.append(_segment(Kind.PREFIX, prefix, n))
-        position = n
-    for match in store.spans(prompt, position, policy.min_span) if policy.use_spans else ():
-        n = min(match.end, end) - match.start
-        if n > 0:
-            known.append(_segment(Kind.SPAN, match, n))
-    return Plan(prompt, tuple(_tiled(known, len(prompt))), policy)
-
-
-def _segment(kind: Kind, match: Match, n: int) -> Segment:
-    """The first `n` tokens of `match`."""
-    return Segment(match.start, match.start + n, kind, Match(match.start, match.rows, match.offset, n))
+    last = len(prompt) - 1
+    known = [] if prefix is None else [prefix]
+    if policy.use_spans:
+        known += store.spans(prompt, min(prefix.end, last) if prefix is not None else 0, policy.min_span)
+    return Plan(prompt, tuple(_tiled([segment.within(0, last) for segment in known if segment.start < last], len(prompt))), policy)
 
 
 def _tiled(known: Sequence[Segment], length: int) -> list[Segment]:
-    """`known` with new segments in the gaps."""
+    """`known` with new segments in the gaps, up to `length`."""
     tiles: list[Segment] = []
     position = 0
     for segment in known:

@@ -15,8 +15,9 @@ FIDELITIES: tuple[Fidelity, ...] = ("fast", "balanced", "careful")
 class Policy:
     """What a plan may reuse.
 
-    `use_prefix`: rows of the longest exact prefix. `use_spans`: rows of spans, moved by RoPE. `repairs`: recompute
-    the span cells that the new prefix changes, as the model's profile says for this fidelity.
+    `use_prefix`: the rows that the prompt begins with, in place. `use_spans`: rows from elsewhere, with K rotated to their new positions;
+    only spans of at least `min_span` tokens. `repairs`: recompute the span cells that the new prefix changes, as the model's profile says
+    for this `fidelity`.
     """
 
     name: str
@@ -28,11 +29,12 @@ class Policy:
 
     @property
     def label(self) -> str:
-        """The name that users type: `relay:fast`, `naive`, …"""
+        """The name that users type, such as `relay:fast` or `naive`."""
         return f"{self.name}:{self.fidelity}" if self.repairs and self.fidelity != "balanced" else self.name
 
     @property
     def is_exact(self) -> bool:
+        """Whether every row equals that of a full prefill up to rounding."""
         return not self.use_spans
 
 
@@ -47,9 +49,9 @@ LABELS = tuple(p.label for p in (FULL, PREFIX, NAIVE, *(replace(RELAY, fidelity=
 
 
 def parse_policy(text: str, fidelity: Fidelity | None = None) -> Policy:
-    """The policy named `text`, such as `naive`, `relay` or `relay:careful`, in any case; `fidelity` applies where `text` has none.
+    """The policy named `text`, such as `naive`, `relay` or `relay:careful`, in any case. `fidelity` applies if `text` names none.
 
-    Raises UsageError with the closest or all known names if there is no such policy.
+    Raises UsageError with the closest name, or all of them, if there is no such policy.
     """
     name, _, suffix = text.lower().partition(":")
     policy = POLICIES.get(name)

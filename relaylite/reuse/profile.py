@@ -28,12 +28,12 @@ Detector = Literal["attention", "value"]
 class RelayParameters:
     """Parameters of one sweep (RelayCaching, arXiv 2603.13289, section 4; docs/method.md).
 
-    `l_start`: layer at which captured hidden states are taken up, and the first that selected tokens recompute (0: from the token ids).
-    `l_det`: layer whose deviation is measured, by `detector`: "attention" compares the attention output there with the captured one
-    (needs `l_det == l_start`), "value" runs all span tokens from `l_start` and compares V. `l_end`: first layer in which selected tokens
-    are no longer computed (they write K and V there). A token's score is its deviation in multiples of the mean, and up to `lead` more at
-    the start of its span; it is selected if its score exceeds `tau` times the mean score. `max_share`: of the spans' tokens, the share that
-    is selected at most; `thinning` lowers it for more than 256 tokens, to the power of 1 + `thinning` for each doubling.
+    `l_start`: the layer that captured hidden states enter, and the first in which selected tokens are recomputed (0: from their ids).
+    `l_det`: the layer in which deviation is measured, by `detector`. "attention" compares the attention output there with the captured one,
+    and needs `l_det == l_start`; "value" runs all span tokens from `l_start` on, and compares V. `l_end`: the first layer in which selected
+    tokens are no longer computed; they still write K and V there. A token's score is its deviation in multiples of the mean, and up to
+    `lead` more at the start of its span. It is selected if its score exceeds `tau` times the mean score. `max_share`: the share of the
+    spans' tokens that is selected at most; for more than 256 tokens it is raised to the power of 1 + `thinning` for each doubling.
     """
 
     l_start: int
@@ -82,30 +82,30 @@ class Profile:
     """
 
     fingerprint: str
-    modes: dict[Fidelity, RelayParameters]
+    fidelities: dict[Fidelity, RelayParameters]
     is_measured: bool = False
     measured: dict[str, Any] = field(default_factory=dict)
 
     @property
     def captures(self) -> dict[str, str]:
         """What to capture while decoding, so that every fidelity can be used later."""
-        return {name: node for parameters in self.modes.values() for name, node in parameters.captures.items()}
+        return {name: node for parameters in self.fidelities.values() for name, node in parameters.captures.items()}
 
     def parameters(self, policy: Policy) -> RelayParameters | None:
         """Parameters for this policy, None if it repairs nothing."""
-        return self.modes[policy.fidelity] if policy.repairs else None
+        return self.fidelities[policy.fidelity] if policy.repairs else None
 
     def overridden(self, overrides: Mapping[str, Any]) -> Profile:
-        """This profile with some parameters replaced in every mode. Raises UsageError for unknown names or impossible values."""
+        """This profile with some parameters replaced in every fidelity. Raises UsageError for unknown names or impossible values."""
         check_changes(overrides)
         if not overrides:
             return self
-        modes = {fidelity: dataclasses.replace(parameters, **overrides) for fidelity, parameters in self.modes.items()}
-        return dataclasses.replace(self, modes=modes)
+        changed = {fidelity: dataclasses.replace(parameters, **overrides) for fidelity, parameters in self.fidelities.items()}
+        return dataclasses.replace(self, fidelities=changed)
 
     def check_fits(self, n_layer: int) -> None:
-        """Raise UsageError if a mode names layers that a model of `n_layer` layers does not have."""
-        if not all(parameters.fits(n_layer) for parameters in self.modes.values()):
+        """Raise UsageError if a fidelity names layers that a model of `n_layer` layers does not have."""
+        if not all(parameters.fits(n_layer) for parameters in self.fidelities.values()):
             raise UsageError(
                 f"relay parameters beyond this model's {n_layer} layers: give l_det below {n_layer} and l_end of at most {n_layer}"
             )
@@ -114,7 +114,7 @@ class Profile:
         data = {
             "version": VERSION,
             "fingerprint": self.fingerprint,
-            "modes": {fidelity: dataclasses.asdict(parameters) for fidelity, parameters in self.modes.items()},
+            "modes": {fidelity: dataclasses.asdict(parameters) for fidelity, parameters in self.fidelities.items()},
             "measured": self.measured,
         }
         return json.dumps(data, indent=1) + "\n"
@@ -126,8 +126,8 @@ class Profile:
             data = json.loads(text)
             if data["version"] != VERSION:
                 raise UsageError(f"a profile of version {data['version']}, this relaylite reads {VERSION}; run relaylite profile again")
-            modes = {fidelity: RelayParameters(**data["modes"][fidelity]) for fidelity in FIDELITIES}
-            return cls(str(data["fingerprint"]), modes, is_measured=True, measured=dict(data["measured"]))
+            fidelities = {fidelity: RelayParameters(**data["modes"][fidelity]) for fidelity in FIDELITIES}
+            return cls(str(data["fingerprint"]), fidelities, is_measured=True, measured=dict(data["measured"]))
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(f"not a layer-range profile ({error}); run relaylite profile again") from error
 
@@ -152,13 +152,13 @@ def _check_types(values: Mapping[str, Any]) -> None:
 
 
 def default_profile(weights: str, n_layer: int) -> Profile:
-    """For a model that was never profiled: attention compared early, selected tokens recomputed to the last layer (docs/method.md)."""
+    """For a model that was never profiled: attention is compared early, and selected tokens are recomputed to the last layer."""
     start = max(1, round(n_layer / 15)) if n_layer > 1 else 0
 
-    def mode(max_share: float) -> RelayParameters:
+    def selecting(max_share: float) -> RelayParameters:
         return RelayParameters(start, start, n_layer, "attention", tau=1.0, max_share=max_share)
 
-    return Profile(weights, {"fast": mode(0.05), "balanced": mode(0.14), "careful": mode(0.23)})
+    return Profile(weights, {"fast": selecting(0.05), "balanced": selecting(0.14), "careful": selecting(0.23)})
 
 
 def load_profile(weights: str, n_layer: int) -> Profile:
@@ -172,7 +172,7 @@ def load_profile(weights: str, n_layer: int) -> Profile:
         except UsageError as error:
             log.warning("%s: %s", file, error)
             continue
-        if profile.fingerprint == weights and all(parameters.fits(n_layer) for parameters in profile.modes.values()):
+        if profile.fingerprint == weights and all(parameters.fits(n_layer) for parameters in profile.fidelities.values()):
             return profile
         log.warning("%s belongs to another model; passed over", file)
     return default_profile(weights, n_layer)
@@ -181,10 +181,9 @@ def load_profile(weights: str, n_layer: int) -> Profile:
 def save_profile(profile: Profile) -> Path:
     """Write `profile` where `load_profile` finds it first. Raises RelayliteError if the folder cannot be written."""
     file = paths.ensure(paths.profiles_folder()) / f"{profile.fingerprint}.json"
-    temporary = file.with_suffix(".tmp")
     try:
-        temporary.write_text(profile.to_json(), encoding="utf-8")
-        temporary.replace(file)
+        with paths.replacing(file) as written:
+            written.write_text(profile.to_json(), encoding="utf-8")
     except OSError as error:
         raise RelayliteError(f"cannot write {file}: {error.strerror}; free space or set {paths.HOME_VARIABLE} to another folder") from error
     return file

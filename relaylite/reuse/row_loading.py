@@ -1,7 +1,7 @@
-"""`Loading`: rows that come layer by layer, while the layers before them are used already.
+"""`Loading`: rows that are made layer by layer, while earlier layers are in use already.
 
-Each layer is made once, by whoever needs it first; the others wait for that. What making is (reading, checking, decoding, copying) the
-store knows.
+The first thread that needs a layer makes it; others that need it wait. The store says what making means: reading, checking, decoding,
+copying.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from relaylite.errors import RelayliteError
 
 
 class Damaged(RelayliteError):
-    """Rows of the file `name` are not what was written. Whoever planned with them lets the store forget the file, and plans anew."""
+    """Rows of the file `name` are not what was written. The caller has the store forget the file, and makes a new plan."""
 
     def __init__(self, name: str, problem: Exception) -> None:
         super().__init__(f"the rows in {name} cannot be used ({problem}); relaylite store verify removes such files")
@@ -22,14 +22,15 @@ class Damaged(RelayliteError):
 
 
 class Loading:
-    """Of `n_layer` layers, those that are there. `make` makes the rows of one; it may raise Damaged. Used from any thread."""
+    """Which of `n_layer` layers are made. `make` makes the rows of one layer, and may raise Damaged. Used from any thread."""
 
     def __init__(self, n_layer: int, make: Callable[[int], None]) -> None:
-        self._make: Callable[[int], None] | None = make  # let go with what it holds when all is there
+        self._make: Callable[[int], None] | None = make  # dropped with what it holds when all layers are made
         self._locks = [threading.Lock() for _ in range(n_layer)]
         self._is_there = [False] * n_layer
 
     def has(self, layers: Iterable[int]) -> bool:
+        """Whether all of these layers are made."""
         return all(self._is_there[il] for il in layers)
 
     @property
@@ -37,7 +38,7 @@ class Loading:
         return all(self._is_there)
 
     def bring(self, layers: Iterable[int]) -> None:
-        """Have these layers there: what is missing is made now, on all cores if it is more than one layer. Raises Damaged."""
+        """Make those of these layers that are missing, on all cores if there are several, and wait for them. Raises Damaged."""
         missing = [il for il in layers if not self._is_there[il]]
         if len(missing) > 1:
             with ThreadPoolExecutor() as pool:

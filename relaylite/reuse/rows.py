@@ -1,10 +1,11 @@
-"""KV rows on the host: what one run of tokens left in the cache, ready to be placed again.
+"""KV rows on the host: what tokens that were computed one after another left in the cache, ready to be placed again.
 
 A *row* is one token's K or V in one layer. `Rows` is a plain value: it knows neither llama.cpp nor files.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,11 +14,14 @@ import numpy.typing as npt
 from relaylite.reuse.row_loading import Loading
 
 Tokens = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
+
+_EXPONENT = np.uint16(0x7C00)  # all ones in an F16 that is infinite or not a number
 
 
 @dataclass(frozen=True, slots=True)
 class RowLayout:
-    """Bytes of one token's K row and V row in every layer of one context.
+    """Bytes of one token's K row and of its V row in every layer of one context; both empty for a cache that cannot be read.
 
     `fingerprint` names everything that must be equal for rows to be interchangeable: weights, KV types,
     RoPE settings, adapters. Rows of another fingerprint are never placed.
@@ -39,15 +43,15 @@ class RowLayout:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of `tokens`, which stood at positions `[position, position + n)` of some context.
+    """The rows of `tokens` (int32 `[n]`), which stood at positions `[position, position + n)` of some context.
 
     `data` is uint8 `[n · token_bytes]`, layer-major: K of layer 0 for all tokens (`[n, k_bytes[0]]`), K of layer 1, …,
-    then V of layer 0, …. K is rotated for the positions given here. While `loading` is not done, bytes of layers that it has not brought
-    are undefined: `k`, `v` and `slice` bring what they need, and may raise Damaged; before `data` is used, `bring` it.
+    then V of layer 0, …. K is rotated for the positions given here. While `loading` is not done, layers that it has not brought are
+    undefined. `k`, `v` and `slice` bring what they need, and may raise Damaged; before `data` is used, call `bring`.
     `states` maps a capture name (`"l_in-<il>"`, `"attn-<il>"`) to float16 `[n, width]`; a token that was not captured holds NaN.
     The first `n_exact` rows were computed from these tokens alone, from position 0 on, by llama.cpp or by slices of its graph: they
     differ from any other such computation by rounding. The others rest on relayed rows. `origin` says who wrote the text (an agent's
-    name, or "" for prompts).
+    name, or "" for prompts). Raises ValueError if `data` has another size, or `n_exact` is outside `[0, n]`.
     """
 
     tokens: Tokens
@@ -76,14 +80,15 @@ class Rows:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all layers are there."""
+        """Whether all layers are loaded."""
         return self.loading is None or self.loading.is_done
 
     def has(self, layers: range) -> bool:
+        """Whether these layers are loaded."""
         return self.loading is None or self.loading.has(layers)
 
     def bring(self, layers: range | None = None) -> None:
-        """Have these layers there, by default all. Raises Damaged."""
+        """Load these layers, by default all of them, and wait for them. Raises Damaged."""
         if self.loading is not None:
             self.loading.bring(range(self.layout.n_layer) if layers is None else layers)
 
@@ -98,7 +103,7 @@ class Rows:
         return v_of(self.data, self.layout, layer)
 
     def slice(self, start: int, end: int) -> Rows:
-        """A copy of the rows of tokens `[start, end)`."""
+        """A copy of the rows of tokens `[start, end)`, counted from the first row. Raises ValueError outside `[0, n]`, or Damaged."""
         if not 0 <= start <= end <= len(self):
             raise ValueError(f"[{start}, {end}) outside [0, {len(self)})")
         layers = range(self.layout.n_layer)
@@ -126,3 +131,17 @@ def v_of(data: npt.NDArray[np.uint8], layout: RowLayout, layer: int) -> npt.NDAr
     n, sizes = data.size // layout.token_bytes, layout.v_bytes
     start = n * (sum(layout.k_bytes) + sum(sizes[:layer]))
     return data[start : start + n * sizes[layer]].reshape(n, sizes[layer])
+
+
+def is_finite(state: npt.NDArray[np.float16]) -> Mask:
+    """bool `[n]`: which vectors of `[n, width]` hold numbers only. Twice as fast as numpy's own test of halves."""
+    bits = np.ascontiguousarray(state).view(np.uint16)
+    whole: Mask = ((bits & _EXPONENT) != _EXPONENT).all(axis=1)
+    return whole
+
+
+def common_length(a: Sequence[int] | Tokens, b: Tokens) -> int:
+    """How many tokens `a` and `b` begin with alike."""
+    n = min(len(a), len(b))
+    differing = np.flatnonzero(np.asarray(a[:n], np.int32) != b[:n])
+    return int(differing[0]) if len(differing) else n

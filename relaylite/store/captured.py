@@ -1,24 +1,12 @@
-"""Which rows have the hidden states that relaying needs. A token that was not captured holds NaN; F16 may overflow, too."""
+"""Which rows have the hidden states that relaying needs. A token that was not captured holds NaN; F16 may also overflow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
-from relaylite.reuse.rows import Rows
-
-Mask = npt.NDArray[np.bool_]
-
-_EXPONENT = np.uint16(0x7C00)  # all ones in an F16 that is infinite or not a number
-
-
-def is_finite(state: npt.NDArray[np.float16]) -> Mask:
-    """bool `[n]`: the rows of `[n, width]` that hold numbers only; twice as fast as numpy's own test of halves."""
-    bits = np.ascontiguousarray(state).view(np.uint16)
-    whole: Mask = ((bits & _EXPONENT) != _EXPONENT).all(axis=1)
-    return whole
+from relaylite.reuse.rows import Mask, Rows, is_finite
 
 
 def captured_rows(rows: Rows, names: Iterable[str] = ()) -> Mask:

@@ -1,7 +1,7 @@
 """`RowFolder`: the disk tier. Files of rows in one folder, shared by models and processes, never beyond a budget.
 
-The only door to that folder. A lock file decides who writes; readers need none, since files appear whole under their name and
-are never changed. What cannot be used is a miss with one line in the log; what cannot be written is kept in memory only.
+The only door to that folder. A lock file decides who writes; readers need no lock, since files appear whole under their name and
+are never changed. A file that cannot be used is a miss with one line in the log; rows that cannot be written are kept in memory only.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from relaylite import paths
 from relaylite.store.ledger import Ledger
-from relaylite.store.rowfile import Corrupt, Newer, RowFile
-from relaylite.store.rowwriter import SUFFIX, RowWriter
-from relaylite.store.stats import FolderStats
+from relaylite.store.rowfile import SUFFIX, Corrupt, Newer, RowFile, RowWriter
 
+DISK_BYTES = 4 * 2**30
 LOCK_TIMEOUT_S = 10.0
 TEMPORARY = ".part"
 LEDGER = "ledger.json"
@@ -34,12 +34,30 @@ class Entry:
     used_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class FolderStats:
+    """What the disk tier holds of all models, and what it was good for in all runs since it was cleared.
+
+    Field names are those of `relaylite store --json`. `models`: how many fingerprints have rows in it; `spans`: how many files there are.
+    """
+
+    folder: str
+    models: int
+    spans: int
+    tokens: int
+    disk_bytes: int
+    disk_budget_bytes: int
+    hits: int
+    hit_tokens: int
+    seconds_saved: float
+
+
 class CannotWrite(Exception):
     """Rows were not written; the message says why and is for the log."""
 
 
 class RowFolder:
-    """Files by name."""
+    """Files by name. Only methods that say so raise; a file that another process removed meanwhile is passed over."""
 
     def __init__(self, path: Path, budget_bytes: int) -> None:
         self.path = path
@@ -67,7 +85,7 @@ class RowFolder:
         return changed
 
     def open(self, name: str) -> RowFile | None:
-        """The file, if it can be used."""
+        """The file, None if it cannot be used. A damaged one is removed."""
         try:
             return RowFile(self.path / name)
         except Newer as newer:
@@ -108,7 +126,7 @@ class RowFolder:
         )
 
     def verify(self) -> tuple[int, list[str]]:
-        """Read every file whole; how many are right, and the names of those that were damaged and are removed now."""
+        """Read every file whole. Returns how many are right, and the names of damaged ones, which are removed."""
         n_right, damaged = 0, []
         for entry in self.entries():
             try:
@@ -122,7 +140,7 @@ class RowFolder:
         return n_right, damaged
 
     def clear(self) -> int:
-        """Remove all rows of all models, and the ledger; the bytes of rows removed. Raises CannotWrite."""
+        """Remove all rows of all models, and the ledger. Returns the bytes of the rows removed. Raises CannotWrite."""
         if not self.path.exists():
             return 0
         with self._writing():
@@ -133,23 +151,21 @@ class RowFolder:
             return sum(entry.n_bytes for entry in entries)
 
     def ledger(self) -> Ledger:
+        """The ledger of all processes; an empty one if it is missing or damaged."""
         try:
             return Ledger.from_json((self.path / LEDGER).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return Ledger()
 
     def add_to_ledger(self, more: Ledger) -> None:
-        """Raises CannotWrite."""
-        with self._writing():
-            temporary = self.path / f"{LEDGER}{TEMPORARY}"
-            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-                file.write(self.ledger().plus(more).to_json())
-            temporary.replace(self.path / LEDGER)
+        """Enter what a store has seen since its last entry. Raises CannotWrite."""
+        with self._writing(), paths.replacing(self.path / LEDGER) as written:
+            written.write_text(self.ledger().plus(more).to_json(), encoding="utf-8")
 
     def write(
         self, name: str, writer: RowWriter, *, order: Callable[[list[Entry]], list[str]], keeps: Callable[[RowFile], bool]
     ) -> tuple[str, ...]:
-        """Write a file, after removing others, in the order that `order` gives, until the budget has room; those removed.
+        """Write a file. Others are removed first, in the order that `order` gives, until the budget has room. Returns the names removed.
 
         A file that has this name already stays if `keeps` says so. Raises CannotWrite; nothing was removed then, unless the disk failed.
         """
@@ -191,7 +207,7 @@ class RowFolder:
             if not self.path.exists():
                 self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             with FileLock(self.path / "lock", timeout=LOCK_TIMEOUT_S, mode=0o600):
-                for left in self.path.glob(f"*{TEMPORARY}"):
+                for left in (*self.path.glob(f"*{TEMPORARY}"), *self.path.glob(f".{LEDGER}.*")):
                     left.unlink(missing_ok=True)
                 yield
         except (OSError, Timeout) as error:
@@ -208,7 +224,7 @@ class RowFolder:
 
 
 def _sync_folder(path: Path) -> None:
-    """A rename outlives a power cut only once the folder itself is on the disk."""
+    """Have the names in the folder outlive a power cut."""
     if hasattr(os, "O_DIRECTORY"):
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -1,53 +1,96 @@
-"""`Holdings`: what a store has, kept consistent. The tree, the texts in it, and the bytes in memory; decides nothing."""
+"""`Holdings`: what a store has, kept consistent: the tree, the texts in it, and the bytes in memory. Finds and changes; decides nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
 
-from relaylite.reuse.rows import Rows
+from relaylite.reuse.rows import RowLayout, Rows, Tokens
 from relaylite.store.captured import captured_rows
+from relaylite.store.overlaps import Overlap
 from relaylite.store.radix import Node, RadixTree
 from relaylite.store.rowfile import RowFile
 from relaylite.store.texts import Texts
 
 
 class Holdings:
-    """Nodes of rooted texts in `tree`, and single nodes of runs of which it is not known what they rest on.
+    """Nodes of texts that start at position 0, and detached nodes: rows of which it is not known what they rest on.
 
-    `wanted`: names of the states that relaying needs; empty while that is not known, and any will do.
+    All rows are of `layout`. `wanted`: names of the states that relaying needs; empty while that is not known, and any will do.
+    `ram_bytes`: what all nodes hold in memory.
     """
 
-    def __init__(self) -> None:
-        self.tree = RadixTree()
-        self.texts = Texts()
-        self.ram_bytes = 0
+    def __init__(self, layout: RowLayout) -> None:
+        self.layout = layout
         self.wanted: frozenset[str] = frozenset()
         self._serial = count(1)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything but which states are wanted."""
+        self._tree, self._texts = RadixTree(), Texts()
+        self.ram_bytes = 0
+
+    # -- finding -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def root(self) -> Node:
+        """What texts that start at position 0 are behind; it has no rows."""
+        return self._tree.root
 
     def nodes(self) -> Iterator[Node]:
-        yield from self.tree.nodes()
-        yield from (leaf for leaf in self.texts.leaves() if leaf.parent is None)
+        """All nodes that have rows, parents first, then the detached ones."""
+        yield from self._tree.nodes()
+        yield from (leaf for leaf in self._texts.leaves() if leaf.parent is None)
+
+    def files(self) -> set[RowFile]:
+        """The files that hold rows of any node."""
+        return {node.file for node in self.nodes() if node.file is not None}
+
+    def start_of(self, tokens: Tokens, *, exact: bool) -> tuple[list[Node], int]:
+        """How much of `tokens` is stored from position 0 on: the path that holds it, and how many tokens it is."""
+        node, n = self._tree.descend(tokens, exact=exact)
+        return node.path(), n
+
+    def overlaps(self, tokens: Tokens, start: int, min_length: int) -> list[tuple[Overlap, list[Node]]]:
+        """The overlaps to take over into `tokens[start:]`, and the paths that hold them at `offset`: disjoint, ascending."""
+        return self._texts.search(tokens, start, min_length)
+
+    def holds(self, node: Node) -> bool:
+        """Whether `node` was not dropped."""
+        path = node.path()
+        if path[0].parent is None:
+            return path[0] in self._texts
+        return all(passed.parent is not None and passed.parent.children.get(passed.edge) is passed for passed in path)
+
+    # -- changing ----------------------------------------------------------------------------------------------------------
+
+    def enter(self, behind: Node, tokens: Tokens, *, is_exact: bool) -> tuple[Node, int]:
+        """Follow `tokens` from the end of `behind` on, through rows of one exactness. Returns the node that ends with the last token found,
+        and how many were found. A node is split if they end inside it.
+        """
+        last, n = self._tree.follow(behind, tokens, is_exact=is_exact)
+        return (self._end_at(last, behind.end + n) if n else behind), n
 
     def add(self, parent: Node | None, node: Node) -> Node:
         """Hang `node` behind the end of `parent`, or keep it detached."""
         node.used = next(self._serial)
         self.ram_bytes += node.ram_bytes
         if parent is not None:
-            self.texts.discard(parent)
-            self.tree.attach(parent, node)
-        self.texts.add(node)
+            self._texts.discard(parent)
+            self._tree.attach(parent, node)
+        self._texts.add(node)
         return node
 
-    def end_at(self, node: Node, position: int) -> Node:
+    def _end_at(self, node: Node, position: int) -> Node:
         """A node that ends at `position`, which is in `node` or at its end."""
         if position == node.end:
             return node
         self._let_go(node)
-        return self.tree.split(node, position)
+        return self._tree.split(node, position)
 
     def _let_go(self, node: Node) -> None:
-        """Of rows that are still being loaded only the file is kept."""
+        """If the rows are still being loaded, keep only the file."""
         if node.rows is not None and not node.rows.is_whole:
             self.set_rows(node, None)
 
@@ -82,16 +125,16 @@ class Holdings:
     def drop(self, node: Node) -> None:
         """Forget `node` and all behind it."""
         for member in node.family():
-            self.texts.discard(member)
+            self._texts.discard(member)
             self.ram_bytes -= member.ram_bytes
         parent = node.parent
         if parent is not None:
             del parent.children[node.edge]
-            if not parent.children and parent is not self.tree.root:
-                self.texts.add(parent)
+            if not parent.children and parent is not self.root:
+                self._texts.add(parent)
 
     def forget_file(self, file: RowFile) -> None:
-        """The file is gone: nodes whose rows are not whole in memory go with it."""
+        """The file is gone. Nodes whose rows are not whole in memory go with it."""
         users = [node for node in self.nodes() if node.file is file]
         for node in users:
             self._let_go(node)
@@ -112,32 +155,23 @@ class Holdings:
         if parent is None:
             self.add(None, Node.of_file(file, file.captured(self.wanted), 0))
             return
-        position = file.header.position
-        last, n = self.tree.follow(parent, file.own_tokens, is_exact=file.header.is_exact)
-        if n:
-            last = self.end_at(last, position + n)
+        last, n = self.enter(parent, file.own_tokens, is_exact=file.header.is_exact)
         node = last
         while node is not parent and node.parent is not None:
             if node.file is None:
-                node.file, node.file_offset = file, node.start - position
+                node.file, node.file_offset = file, node.start - file.header.position
             node = node.parent
         if n < file.header.n:
             self.add(last, Node.of_file(file, file.captured(self.wanted), n))
 
     def _end_of_lead(self, file: RowFile) -> Node | None:
-        node, position = self.tree.root, 0
+        """The node that ends with the tokens that lead to the file's rows, None if these are not all here."""
+        node, position = self.root, 0
         ends = (min(file.header.n_exact, file.header.position), file.header.position)
         for end, is_exact in zip(ends, (True, False), strict=True):
-            node, n = self.tree.follow(node, file.tokens[position:end], is_exact=is_exact)
+            node, n = self._tree.follow(node, file.tokens[position:end], is_exact=is_exact)
             if position + n < end:
                 return None
-            node = self.end_at(node, end)
+            node = self._end_at(node, end)
             position = end
         return node
-
-    def holds(self, node: Node) -> bool:
-        """Whether `node` was not dropped."""
-        path = node.path()
-        if path[0].parent is None:
-            return path[0] in self.texts
-        return all(passed.parent is not None and passed.parent.children.get(passed.edge) is passed for passed in path)

@@ -1,4 +1,4 @@
-"""`Ledger`: what outlives a process besides rows. What hits saved, who followed whom, how fast prefills were. Plain values."""
+"""`Ledger`: what outlives a process besides rows: what hits saved, who followed whom, how fast prefills were. Plain values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Ledger:
 
     @classmethod
     def from_json(cls, text: str) -> Ledger:
-        """What `to_json` wrote; nothing of a text that is damaged or newer, since it is of use only as a whole."""
+        """What `to_json` wrote; an empty ledger if the text is damaged or of a later version."""
         try:
             values = json.loads(text)
             if values["version"] != VERSION:

@@ -1,7 +1,7 @@
-"""`RadixTree`: stored runs by the token ids that lead to them. Which runs follow which; it knows no budget and reads no file.
+"""`RadixTree`: stored texts by the token ids that they begin with. What they share is there once. Knows no budget and reads no file.
 
-A `Node` stands for the rows of one run behind the runs of its parents, either all exact or all relayed, and no two children of
-a node begin with the same token and exactness: what texts share is there once.
+A `Node` stands for the rows of some tokens behind those of its parents, either all exact or all relayed. No two children of a node begin
+with the same token and exactness.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from relaylite.reuse.rows import Rows, Tokens
-from relaylite.store.captured import Mask
+from relaylite.reuse.rows import Mask, Rows, Tokens, common_length
 from relaylite.store.rowfile import RowFile
 from relaylite.store.worth import Uses
 
@@ -21,9 +20,9 @@ from relaylite.store.worth import Uses
 class Node:
     """Rows of positions `[start, end)` behind `parent`'s: in memory (`rows`), in `file` from its row `file_offset` on, or both.
 
-    `is_exact`: how they were computed; `holds_exact`: whether that is what is left of them, since smaller forms of files lose something.
-    `captured`: which of them have the states that relaying needs. `parent` is None for roots: the tree's, which has no rows, and
-    those of runs of which it is not known what they rest on.
+    `is_exact`: whether they were computed exactly; `holds_exact`: whether they still are exact, since smaller codecs lose something.
+    `captured`: which of them have the states that relaying needs. `parent` is None for the tree's root, which has no rows, and for rows of
+    which it is not known what they rest on.
     """
 
     tokens: Tokens
@@ -87,23 +86,16 @@ class Node:
             yield node
 
 
-def common_length(a: Tokens, b: Tokens) -> int:
-    """How many tokens `a` and `b` begin with alike."""
-    n = min(len(a), len(b))
-    differs = np.flatnonzero(a[:n] != b[:n])
-    return int(differs[0]) if len(differs) else n
-
-
 class RadixTree:
-    """Runs of texts that start at position 0."""
+    """Nodes of texts that start at position 0."""
 
     def __init__(self) -> None:
         self.root = Node(np.empty(0, np.int32), 0, True, np.empty(0, bool), "")
 
     def descend(self, tokens: Tokens, *, exact: bool) -> tuple[Node, int]:
-        """The node in which the longest stored run that `tokens` begins with ends, and the run's length.
+        """How much of `tokens` is stored from position 0 on: the node in which that ends, and how many tokens it is.
 
-        With `exact`, only what holds exact rows is entered; else relayed rows are where they lead further than exact ones.
+        With `exact`, only nodes that hold exact rows are entered. Else relayed rows are entered where they lead further than exact ones.
         """
         best = (self.root, 0)
         front = [(self.root, 0)]
@@ -120,7 +112,7 @@ class RadixTree:
         return best
 
     def follow(self, node: Node, tokens: Tokens, *, is_exact: bool) -> tuple[Node, int]:
-        """Go on from the end of `node` by rows of one exactness: the last node entered, and how many of `tokens` are there."""
+        """Follow `tokens` from the end of `node` on, through rows of one exactness: the last node entered, and how many were found."""
         n = 0
         while n < len(tokens):
             child = node.children.get((int(tokens[n]), is_exact))
@@ -133,7 +125,7 @@ class RadixTree:
         return node, n
 
     def split(self, node: Node, position: int) -> Node:
-        """Part `node` at `position`, inside it; the new node holds what lies before and is returned. Bytes held stay the same."""
+        """Part `node` at `position`, inside it. Returns the new node, which holds what lies before. Bytes held stay the same."""
         parent, cut, n = node.parent, position - node.start, len(node.tokens)
         if parent is None or not 0 < cut < n:
             raise ValueError(f"{position} is not inside [{node.start}, {node.end})")

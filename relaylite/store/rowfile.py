@@ -1,36 +1,38 @@
-"""`RowFile`: one run of rows as a file that can prove itself. The format, and nothing of folders, budgets or locks.
+"""`RowFile` reads, and `RowWriter` writes, one file of rows that follow one another. The format; nothing of folders, budgets or locks.
 
     preamble   magic, format version, header length, CRC-32 of the header
     header     JSON: what the rows are, and name, place, size and CRC-32 of every section
     sections   aligned to 64 bytes: tokens, K of layer 0 … K of the last layer, V of layer 0 …, then captured states, each contiguous
 
 K and V sections follow one another without a gap, so that plain ones are mapped into memory as `Rows.data`. The token section
-holds the tokens that lead to the rows as well, so that a file alone tells what its rows rest on. K and V of a layer are checked and
+also holds the tokens that lead to the rows, so that a file alone tells what its rows rest on. K and V of a layer are checked and
 decoded when they are needed (`Loading`), everything else before rows are handed out.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import mmap
 import os
 import struct
 import zlib
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from relaylite.reuse.row_loading import Damaged, Loading
 from relaylite.reuse.rows import RowLayout, Rows, Tokens, k_of, v_of
-from relaylite.store.codec import PLAIN, Bytes
-from relaylite.store.quantize import CODECS
+from relaylite.store.captured import captured_rows, ranges
+from relaylite.store.codec import CODECS, PLAIN, Bytes, Codec
 
+SUFFIX = ".rows"
 VERSION = 1
 MAGIC = b"relayrow"
 PREAMBLE = struct.Struct("<8sIII")
@@ -50,7 +52,7 @@ class Header:
     """`n` rows from `position` on. `n_exact`: how many of the tokens from position 0 on have exact rows, as far as they lead here.
 
     `is_rooted`: the token section begins at position 0; else with the first row, and no row is exact. `captured`: ranges of rows
-    with all hidden states that the file has; `states`: their widths. Rows in a smaller form than plain are not exact.
+    with all hidden states that the file has; `states`: their widths. Rows of any codec but plain are not exact.
     """
 
     fingerprint: str
@@ -101,8 +103,12 @@ class RowFile:
         self._rows: Rows | None = None
 
     @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
     def own_tokens(self) -> Tokens:
-        """Those that have rows here."""
+        """The tokens that have rows here."""
         return self.tokens[len(self.tokens) - self.header.n :]
 
     def captured(self, names: Set[str]) -> npt.NDArray[np.bool_]:
@@ -156,21 +162,21 @@ class RowFile:
         codec = CODECS[self.header.codec]
         parts = ((f"k{layer}", codec.k, k_of(data, layout, layer)), (f"v{layer}", codec.v, v_of(data, layout, layer)))
         try:
-            for name, form, rows in parts:
+            for name, row_codec, rows in parts:
                 if codec is PLAIN:
                     self._checked(rows, name)
                 else:
                     encoded = self._checked(self._view(mapped, name), name).reshape(self.header.n, -1)
-                    rows[:] = form.decode(encoded[wanted.start : wanted.stop], rows.shape[1])
+                    rows[:] = row_codec.decode(encoded[wanted.start : wanted.stop], rows.shape[1])
         except (Corrupt, ValueError) as problem:
-            raise Damaged(self.path.name, problem) from problem
+            raise Damaged(self.name, problem) from problem
 
     def _map(self, order: list[str]) -> Bytes:
         """The file in memory. The sections of `order` are asked of the disk now, in that order, all at once."""
         with self.path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if _read_header(file, size)[0] != self.header:
-                raise FileNotFoundError(f"{self.path.name} was replaced")
+                raise FileNotFoundError(f"{self.name} was replaced")
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         if hasattr(mmap, "MADV_WILLNEED"):
             for place, n_bytes, _ in map(self._section, order):
@@ -198,6 +204,73 @@ class RowFile:
         return self.header.sections[name]
 
 
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Rows about to be written: `rows` behind `lead`, of which the first `n_exact` tokens (from position 0 on) have exact rows.
+
+    `lead` is None for rows that do not start a text: what they rest on is not known.
+    """
+
+    rows: Rows
+    lead: Tokens | None
+    n_exact: int
+
+    @property
+    def tokens(self) -> Tokens:
+        return self.rows.tokens if self.lead is None else np.concatenate([self.lead, self.rows.tokens])
+
+    @property
+    def file_name(self) -> str:
+        """The same for the same rows, whoever writes them: model, then content."""
+        key = json.dumps([self.rows.layout.fingerprint, self.rows.position, len(self.rows), self.n_exact, self.lead is not None])
+        content = hashlib.blake2b(key.encode() + self.tokens.tobytes(), digest_size=16).hexdigest()
+        return f"{fingerprint_mark(self.rows.layout.fingerprint)}-{content}{SUFFIX}"
+
+
+def fingerprint_mark(fingerprint: str) -> str:
+    """What the names of a model's files begin with; the header holds the whole fingerprint."""
+    return hashlib.blake2b(fingerprint.encode(), digest_size=6).hexdigest()
+
+
+class RowWriter:
+    """The finished bytes of one file; `n_bytes` is known before anything is written."""
+
+    def __init__(self, draft: Draft, codec: Codec) -> None:
+        """Raises ValueError if the codec cannot hold such rows."""
+        rows, self._contents, places, end = draft.rows, dict(_contents(draft, codec)), {}, 0
+        for name, content in self._contents.items():
+            is_joined = name[0] in "kv" and name != "k0"
+            places[name] = end if is_joined else aligned(end)
+            end = places[name] + content.nbytes
+        header = Header(
+            fingerprint=rows.layout.fingerprint,
+            position=rows.position,
+            n=len(rows),
+            n_exact=draft.n_exact,
+            is_rooted=draft.lead is not None,
+            origin=rows.origin,
+            codec=codec.name,
+            captured=ranges(captured_rows(rows)),
+            states={name: state.shape[1] for name, state in rows.states.items()},
+            sections={name: (places[name], content.nbytes, zlib.crc32(content.data)) for name, content in self._contents.items()},
+            section_bytes=end,
+        )
+        text = json.dumps(asdict(header)).encode()
+        self._head = PREAMBLE.pack(MAGIC, VERSION, len(text), zlib.crc32(text)) + text
+        self._places = {name: aligned(len(self._head)) + place for name, place in places.items()}
+        self.n_bytes = aligned(len(self._head)) + end
+
+    def write(self, path: Path) -> None:
+        """Write to `path`, which must not exist, readable by the user only, down to the disk. Raises OSError."""
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(self._head)
+            for name, content in self._contents.items():
+                file.write(bytes(self._places[name] - file.tell()))
+                file.write(content.data)
+            file.flush()
+            os.fsync(file.fileno())
+
+
 def aligned(n_bytes: int) -> int:
     """The next place at which a section may begin."""
     return -(-n_bytes // ALIGNMENT) * ALIGNMENT
@@ -221,3 +294,13 @@ def _read_header(file: BinaryIO, n_bytes: int) -> tuple[Header, int]:
     if base + header.section_bytes != n_bytes:
         raise Corrupt("the file is cut")
     return header, base
+
+
+def _contents(draft: Draft, codec: Codec) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    rows = draft.rows
+    yield "tokens", np.ascontiguousarray(draft.tokens, "<i4")
+    for kind, row_codec, layer in (("k", codec.k, rows.k), ("v", codec.v, rows.v)):
+        for il in range(rows.layout.n_layer):
+            yield f"{kind}{il}", np.ascontiguousarray(row_codec.encode(layer(il)))
+    for name, state in rows.states.items():
+        yield f"state {name}", np.ascontiguousarray(state)

@@ -1,7 +1,7 @@
-"""Which rows are worth their bytes: seconds of prefill that they save, times the chance that the next turns ask for them.
+"""Which rows are worth their bytes: the seconds of prefill that they save, times the chance that the next turns ask for them.
 
-Which agent runs next is learnt from which followed which; whether it asks for certain rows, from whether its last turns did.
-Both are counts with a prior, so that little evidence says little. Pure arithmetic: no rows, no files, no clock.
+Two things are learnt: which agent follows which, and in what share of its turns an agent asks for certain rows. Both are counts with a
+prior, so that little evidence says little. Pure arithmetic: no rows, no files, no clock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PRIOR_FOLLOWS = 0.2  # turns in which any agent is believed to have followed any
 
 @dataclass(slots=True)
 class Uses:
-    """How often each agent's turns asked for certain rows, forgetting slowly. Turns are counted per agent by `Foresight`."""
+    """How often each agent's turns asked for certain rows; older turns weigh less. `Foresight` counts the turns of each agent."""
 
     owner: str = ""
     since: dict[str, int] = field(default_factory=dict)  # agent → its turns when the rows came
@@ -41,13 +41,13 @@ class Foresight:
         self.last: str | None = None
 
     def learn(self, follows: Mapping[str, Mapping[str, float]]) -> None:
-        """Add what earlier runs saw."""
+        """Add what earlier processes saw."""
         for agent, after in follows.items():
             for successor, n in after.items():
                 self.follows[agent][successor] += n
 
     def seen(self) -> dict[str, dict[str, float]]:
-        """Which agent followed which how often, without what was learnt from earlier runs."""
+        """How often which agent followed which, without what was learnt from earlier processes."""
         return {agent: dict(after) for agent, after in self._seen.items()}
 
     def finish_turn(self, agent: str) -> None:
@@ -59,7 +59,7 @@ class Foresight:
         self.last = agent
 
     def new_uses(self) -> Uses:
-        """Of rows that the last turn left."""
+        """The uses of rows that the last turn left."""
         return Uses(self.last or "", dict(self.turns))
 
     def note_hit(self, uses: Uses) -> None:

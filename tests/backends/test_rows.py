@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.live_model import LiveModel, opened
+from support.live_model import LiveModel, Part, opened
 from support.places import Place
 from support.tiny_models import write_model
 
 from relaylite.engine import self_check
-from relaylite.engine.cache import Placement
 from relaylite.engine.native import F32
 from relaylite.errors import Cancelled
 from relaylite.reuse.row_numbers import values
@@ -64,7 +63,7 @@ def test_slices_are_decodes(live: LiveModel, place: Place) -> None:
     rows, logits = live.decoded_rows(tokens)
     for cut in sorted({1, live.n_layer // 2, live.n_layer - 1}):
         live.cache.truncate(0)
-        live.cache.append([Placement(N)])
+        live.append([Part(N)])
         below = live.cache.slice((0, cut), WHERE, tokens=tokens, want=("hidden",))
         above = live.cache.slice((cut, live.n_layer), WHERE, hidden=below.hidden, want=("logits",))
         assert above.logits is not None
@@ -78,7 +77,7 @@ def test_rows_that_were_placed_read_back_and_decoding_goes_on(live: LiveModel, p
     rows = live.live_rows()
     expected = live.decode(tokens[N:])
     live.cache.truncate(0)
-    live.cache.append([Placement(10, rows), Placement(N - 10, rows, first=10)])
+    live.append([Part(10, rows), Part(N - 10, rows, first=10)])
     assert np.array_equal(live.live_rows().data, rows.data)
     assert_close(live.decode(tokens[N:]), expected, place)
 
@@ -87,7 +86,7 @@ def test_moved_rows_are_what_the_model_writes_there(live: LiveModel) -> None:
     """K of layer 0 knows its token and its position alone; V knows nothing of positions."""
     tokens, shift = live.tokens(N), 9
     rows, _ = live.decoded_rows(tokens)
-    live.cache.append([Placement(shift), Placement(N, rows, delta=shift)])
+    live.append([Part(shift), Part(N, rows, delta=shift)])
     moved = live.rows_of(live.cache.read(shift, shift + N))
     live.cache.slice((0, 0), WHERE + shift, tokens=tokens, write_end=1)
     placed = live.rows_of(live.cache.read(shift, shift + N))
@@ -102,7 +101,7 @@ def test_a_stop_ends_slices_wherever_they_run(live: LiveModel, place: Place) -> 
     """Devices without an abort callback run a graph to its end, but begin none."""
     tokens, end = live.tokens(N), live.n_layer - 1
     rows, _ = live.decoded_rows(tokens)
-    live.cache.append([Placement(N, rows)])
+    live.append([Part(N, rows)])
     hidden = live.cache.slice((0, end - 1), WHERE, tokens=tokens, write_end=0, want=("hidden",)).hidden
     live.stop.set(True)
     try:
@@ -121,7 +120,7 @@ def test_what_is_captured_is_what_slices_compute(live: LiveModel, place: Place) 
     live.decode(tokens)
     for end in inner:
         live.cache.truncate(0)
-        live.cache.append([Placement(N)])
+        live.append([Part(N)])
         got = live.cache.slice((0, end), WHERE, tokens=tokens, write_end=end + 1, want=("hidden", "attention"))
         assert got.hidden is not None and got.attention is not None
         for mine, node in ((got.hidden, f"l_out-{end - 1}"), (got.attention, f"kqv_out-{end}")):

@@ -130,7 +130,7 @@ def test_what_was_found_is_what_later_runs_load(engine: Engine) -> None:
     assert any("x K, rotated" in line for line in text(findings.similarity.figure()))
     save_profile(findings.profile(engine))
     loaded = load_profile(engine.profile.fingerprint, engine.info.n_layer)
-    assert loaded.is_measured and loaded.modes == {fidelity: each.parameters for fidelity, each in findings.best.items()}
+    assert loaded.is_measured and loaded.fidelities == {fidelity: each.parameters for fidelity, each in findings.best.items()}
     assert loaded.measured["n_prompts"] == findings.n_prompts
 
 

@@ -10,10 +10,10 @@ from support.sample_rows import rows_of
 
 from relaylite.bench.methods import captures_of, first_tokens, parse_method, parse_methods, profiles_of, random_tokens
 from relaylite.errors import UsageError
-from relaylite.reuse.plan import Kind, Match, Plan, Segment
+from relaylite.reuse.plan import Kind, Plan, Segment
 from relaylite.reuse.policies import FIDELITIES, FULL, NAIVE
 from relaylite.reuse.profile import Profile, RelayParameters, default_profile
-from relaylite.store.quantize import CODECS
+from relaylite.store.codec import CODECS
 
 N_LAYER = 12
 
@@ -21,7 +21,7 @@ N_LAYER = 12
 def plan_with_spans() -> Plan:
     """New [0, 4), spans [4, 14) and [14, 17), new [17, 19)."""
     rows = rows_of(range(13))
-    spans = [Segment(4, 14, Kind.SPAN, Match(4, rows, 0, 10)), Segment(14, 17, Kind.SPAN, Match(14, rows, 10, 3))]
+    spans = [Segment(4, 14, Kind.SPAN, rows), Segment(14, 17, Kind.SPAN, rows, 10)]
     return Plan(np.arange(19, dtype=np.int32), (Segment(0, 4, Kind.NEW), *spans, Segment(17, 19, Kind.NEW)), NAIVE)
 
 
@@ -47,8 +47,8 @@ def test_cacheblend_detects_at_layer_1_and_recomputes_all_layers() -> None:
 
 def test_epic_takes_the_first_tokens_of_each_span() -> None:
     assert first_tokens(plan_with_spans(), 4).tolist() == [4, 5, 6, 7, 14, 15, 16]
-    pick = parse_method("epic:2").pick
-    assert pick is not None and pick(plan_with_spans()).tolist() == [4, 5, 14, 15]
+    forced = parse_method("epic:2").forced
+    assert forced is not None and forced(plan_with_spans()).tolist() == [4, 5, 14, 15]
 
 
 def test_random_takes_a_share_of_span_tokens_the_same_each_time() -> None:
@@ -58,8 +58,8 @@ def test_random_takes_a_share_of_span_tokens_the_same_each_time() -> None:
 
 
 def test_everything_takes_every_span_token() -> None:
-    pick = parse_method("everything").pick
-    assert pick is not None and pick(plan_with_spans()).tolist() == list(range(4, 17))
+    forced = parse_method("everything").forced
+    assert forced is not None and forced(plan_with_spans()).tolist() == list(range(4, 17))
 
 
 def test_exact_policies_read_no_smaller_form() -> None:
@@ -70,7 +70,7 @@ def test_exact_policies_read_no_smaller_form() -> None:
 
 def test_batches_take_nothing_over() -> None:
     method = parse_method("batches:64")
-    assert method.policy == FULL and method.n_batch == 64 and method.pick is None
+    assert method.policy == FULL and method.n_batch == 64 and method.forced is None
 
 
 @pytest.mark.parametrize("name", ["relay", "relay:careful", "naive", "epic:4"])
@@ -88,7 +88,7 @@ def test_parameters_of_the_profile_can_be_changed() -> None:
     assert method.label == "relay:careful+lead=0+max_share=0.5+l_start=3+l_det=3@q8" and method.codec is CODECS["q8"]
     profile = method.profile(measured, N_LAYER)
     changed = profile.parameters(method.policy)
-    assert changed == replace(measured.modes["careful"], lead=0, max_share=0.5, l_start=3, l_det=3)
+    assert changed == replace(measured.fidelities["careful"], lead=0, max_share=0.5, l_start=3, l_det=3)
     assert captures_of([profile]) == {"l_in-3": "l_out-2", "attn-3": "kqv_out-3"}
 
 
@@ -121,8 +121,8 @@ def test_changes_are_checked_against_the_profile_of_the_model_that_is_measured()
     by_attention = profile_of(RelayParameters(2, 2, N_LAYER, "attention"))
     by_value = profile_of(RelayParameters(2, 3, N_LAYER, "value"))
     to_value, to_attention = parse_method("relay+l_start=0+l_det=1"), parse_method("relay+l_start=3+l_det=3")
-    assert to_value.profile(by_value, N_LAYER).modes["balanced"] == RelayParameters(0, 1, N_LAYER, "value")
-    assert to_attention.profile(by_attention, N_LAYER).modes["balanced"] == RelayParameters(3, 3, N_LAYER, "attention")
+    assert to_value.profile(by_value, N_LAYER).fidelities["balanced"] == RelayParameters(0, 1, N_LAYER, "value")
+    assert to_attention.profile(by_attention, N_LAYER).fidelities["balanced"] == RelayParameters(3, 3, N_LAYER, "attention")
     for method, measured, detector in ((to_value, by_attention, "attention"), (to_attention, by_value, "value")):
         with pytest.raises(UsageError, match=f"does not fit this model's profile .*detector {detector}") as caught:
             method.profile(measured, N_LAYER)
@@ -131,7 +131,7 @@ def test_changes_are_checked_against_the_profile_of_the_model_that_is_measured()
 
 def test_only_the_fidelity_of_the_policy_has_to_fit() -> None:
     measured = profile_of(RelayParameters(2, 3, N_LAYER, "value"), fast=RelayParameters(2, 2, N_LAYER, "attention"))
-    assert parse_method("relay+l_start=0+l_det=1").profile(measured, N_LAYER).modes["balanced"].l_det == 1
+    assert parse_method("relay+l_start=0+l_det=1").profile(measured, N_LAYER).fidelities["balanced"].l_det == 1
     with pytest.raises(UsageError, match="detector attention"):
         parse_method("relay:fast+l_start=0+l_det=1").profile(measured, N_LAYER)
 

@@ -201,7 +201,7 @@ def test_settling_is_no_agents_turn(engine: FakeEngine) -> None:
     chain.run("Sort.")
     assert chain.settle() > 0
     chain.run("Again.")
-    assert relay._store._tiers.foresight.seen() == {"plan": {"code": 2.0}, "code": {"plan": 1.0}}
+    assert relay._store._foresight.seen() == {"plan": {"code": 2.0}, "code": {"plan": 1.0}}
 
 
 def test_a_model_that_is_closed_while_a_settling_begins(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:

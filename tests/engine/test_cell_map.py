@@ -34,9 +34,9 @@ def written(live: LiveEngine, plan: Plan) -> np.ndarray:
     left = live.engine.harvest("")
     is_written = np.ones((live.n_layer, len(plan.tokens)), bool)
     for segment in plan.segments:
-        if segment.match is None:
+        if segment.rows is None:
             continue
-        placed = segment.match.rows.slice(segment.match.offset, segment.match.offset + len(segment))
+        placed = segment.rows.slice(segment.offset, segment.offset + len(segment))
         there = left.slice(segment.start, segment.end)
         for il in range(live.n_layer):
             of_k, of_v = ((a(il) != b(il)).any(axis=1) for a, b in ((there.k, placed.k), (there.v, placed.v)))
@@ -82,20 +82,20 @@ def test_deviation_is_measured_on_span_tokens_alone(tiny: LiveEngine) -> None:
     assert np.flatnonzero(~np.isnan(deviation)).tolist() == plan.positions(Kind.SPAN).tolist()
 
 
-def test_picked_tokens_are_written_in_every_layer(tiny: LiveEngine) -> None:
-    chosen = np.array([25, 30, 70], np.int32)
-    tiny.relay_by(changed({"l_end": N_LAYER}), pick=lambda plan: chosen)
+def test_forced_tokens_are_written_in_every_layer(tiny: LiveEngine) -> None:
+    forced = np.array([25, 30, 70], np.int32)
+    tiny.relay_by(changed({"l_end": N_LAYER}), forced=lambda plan: forced)
     plan = prompt(tiny, RELAY)
     cells = tiny.prefill(plan).cells
     assert np.array_equal(written(tiny, plan), cells.cells >= CellMap.RECOMPUTED)
-    assert np.flatnonzero((cells.cells == CellMap.RECOMPUTED).all(axis=0)).tolist() == chosen.tolist()
+    assert np.flatnonzero((cells.cells == CellMap.RECOMPUTED).all(axis=0)).tolist() == forced.tolist()
 
 
 def test_tokens_without_states_are_written_in_every_layer(tiny: LiveEngine) -> None:
     tiny.relay_by(changed({"l_start": 2, "l_det": 2, "l_end": N_LAYER, "max_share": 0.1}))
     plan = prompt(tiny, RELAY)
-    first = next(plan.of(Kind.SPAN)).match
-    assert first is not None
+    first = next(plan.of(Kind.SPAN))
+    assert first.rows is not None
     for state in first.rows.states.values():
         state[first.offset + 3] = np.nan
     cells = tiny.prefill(plan).cells
@@ -109,8 +109,8 @@ def test_policies_that_repair_nothing(policy: Policy, tiny: LiveEngine) -> None:
     if policy is FULL:
         plan = plan_of(FULL, plan.tokens)
     elif policy is PREFIX:
-        first = plan.segments[0].match
-        assert first is not None
+        first = plan.segments[0]
+        assert first.rows is not None
         plan = plan_of(PREFIX, Taken(first.rows, kind=Kind.PREFIX), plan.tokens[10:])
     cells = tiny.prefill(plan).cells
     assert np.array_equal(written(tiny, plan), cells.cells == CellMap.NEW)

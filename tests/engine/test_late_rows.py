@@ -22,7 +22,7 @@ from relaylite.reuse.policies import NAIVE, PREFIX, RELAY, Policy
 from relaylite.reuse.row_loading import Damaged, Loading
 from relaylite.reuse.rows import k_of, v_of
 from relaylite.store import Store
-from relaylite.store.quantize import CODECS
+from relaylite.store.codec import CODECS
 from relaylite.store.rowfile import RowFile
 
 PLENTY = 1 << 30
@@ -64,8 +64,8 @@ def asked(live: LiveEngine) -> list[int]:
 
 def bring_all(plan: Plan) -> Plan:
     for segment in plan.segments:
-        if segment.match is not None:
-            segment.match.rows.bring()
+        if segment.rows is not None:
+            segment.rows.bring()
     return plan
 
 
@@ -88,7 +88,7 @@ def test_logits_and_rows_are_those_of_rows_from_memory(detector: str, codec: str
     for policy in (RELAY, NAIVE, PREFIX) if codec == "plain" else (RELAY, NAIVE):
         live.engine.use(live.engine.profile)
         late = make_plan(asked(live), Store(live.engine.layout, PLENTY, folder=tmp_path), policy)
-        assert not any(s.match.rows.is_whole for s in late.segments if s.match is not None)
+        assert not any(s.rows.is_whole for s in late.segments if s.rows is not None)
         assert late.count(Kind.PREFIX) == 60 and late.count(Kind.SPAN) == (0 if policy is PREFIX else 90)
         logits, rows = live.logits_of(late).copy(), live.engine.harvest("")
         live.engine.use(live.engine.profile)
@@ -141,7 +141,7 @@ def test_where_no_core_is_free_all_rows_are_there_before_a_layer_runs(
     run, were_whole = cache.slice, []
 
     def run_noted(*args: Any, **named: Any) -> SliceResult:
-        were_whole.append(all(segment.match.rows.is_whole for segment in plan.segments if segment.match is not None))
+        were_whole.append(all(segment.rows.is_whole for segment in plan.segments if segment.rows is not None))
         return run(*args, **named)
 
     monkeypatch.setattr(live.engine._sequence, "_n_loaders", 0)
@@ -192,7 +192,7 @@ def test_damage_in_the_middle_is_a_miss_with_one_warning(
 def test_what_lies_on_other_files_stays_in_use(live: LiveEngine, tmp_path: Path) -> None:
     store = kept(live, tmp_path)
     intact = make_plan(asked(live), store, NAIVE)
-    spans = [segment.match.rows for segment in intact.of(Kind.SPAN) if segment.match is not None]
+    spans = [segment.rows for segment in intact.of(Kind.SPAN) if segment.rows is not None]
     [name] = {path.name for path in tmp_path.glob("*.rows") if RowFile(path).own_tokens[0] == live.tokens(1, 1)[0]}
     assert spans
     store.forget(Damaged(name, ValueError("damaged")))

@@ -106,8 +106,8 @@ def test_with_everything_selected_relay_is_full(layout: Layout, parameters: Rela
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_with_every_token_picked_relay_is_full(layout: Layout, tiny: LiveEngine) -> None:
-    tiny.relay_by(BY_ATTENTION, pick=lambda plan: plan.positions(Kind.SPAN))
+def test_with_every_token_forced_relay_is_full(layout: Layout, tiny: LiveEngine) -> None:
+    tiny.relay_by(BY_ATTENTION, forced=lambda plan: plan.positions(Kind.SPAN))
     plan = layout(tiny, RELAY)
     assert difference(tiny.logits_of(plan), tiny.full(plan.tokens)) < ROUNDING
 
@@ -171,7 +171,7 @@ def test_deviation_chooses_better_than_its_opposite(tiny: LiveEngine) -> None:
         spans = plan.positions(Kind.SPAN)
         order = spans[np.argsort(deviation[spans])]
         for name, chosen in (("most", np.sort(order[-10:])), ("least", np.sort(order[:10]))):
-            tiny.relay_by(BY_ATTENTION, pick=lambda _, chosen=chosen: chosen)
+            tiny.relay_by(BY_ATTENTION, forced=lambda _, chosen=chosen: chosen)
             logits = tiny.logits_of(plan)
             losses[name] += divergence(tiny.full(plan.tokens), logits)
     assert losses["most"] < losses["least"]
@@ -222,7 +222,7 @@ def test_states_stand_at_their_positions_after_every_kind_of_placing(parameters:
 
 def test_states_of_what_is_decoded_behind_a_relay_stand_at_their_positions(tiny: LiveEngine) -> None:
     parameters = changed({"l_start": 2, "l_det": 2, "l_end": N_LAYER})
-    tiny.relay_by(parameters, pick=lambda plan: plan.positions(Kind.SPAN))
+    tiny.relay_by(parameters, forced=lambda plan: plan.positions(Kind.SPAN))
     plan = plan_of(RELAY, tiny.tokens(30, 1), Taken(tiny.written(), 24), tiny.tokens(7, 2))
     tiny.prefill(plan)
     for token in tiny.tokens(6, 3):

@@ -90,19 +90,17 @@ def check_plan(plan: Plan, tokens: list[int], policy: Policy) -> None:
     assert policy.use_prefix or not plan.count(Kind.PREFIX)
     assert policy.use_spans or not plan.count(Kind.SPAN)
     for segment in plan.segments:
-        match = segment.match
-        if match is None:
+        rows, offset, n = segment.rows, segment.offset, len(segment)
+        if rows is None:
             continue
-        found = match.rows.tokens.tolist()
-        assert (match.start, match.n) == (segment.start, len(segment))
-        assert found[match.offset : match.offset + match.n] == tokens[segment.start : segment.end]
-        where = match.rows.position + match.offset
-        assert row_bytes(match.rows, match.offset, match.n) == expected_bytes(match.rows, match.offset, match.n)
+        found = rows.tokens.tolist()
+        assert found[offset : offset + n] == tokens[segment.start : segment.end]
+        assert row_bytes(rows, offset, n) == expected_bytes(rows, offset, n)
         if segment.kind is Kind.PREFIX:
-            assert where == segment.start == 0 and found[: len(segment)] == tokens[: len(segment)]
-            assert not policy.is_exact or match.rows.n_exact >= match.offset + match.n
+            assert segment.rotation == segment.start == 0 and found[:n] == tokens[:n]
+            assert not policy.is_exact or segment.n_exact == n
         else:
-            assert match.n >= min(policy.min_span, len(tokens) - 1 - segment.start)
+            assert n >= min(policy.min_span, len(tokens) - 1 - segment.start)
 
 
 def expected_bytes(rows: Rows, offset: int, n: int) -> list[bytes]:

@@ -19,7 +19,7 @@ from support.tiny_models import write_model
 
 from fuzz.identity import Identity, live_rows
 from relaylite.errors import Cancelled, ContextOverflow, ModelError, NativeError
-from relaylite.reuse.plan import Kind, Match, Plan, Segment
+from relaylite.reuse.plan import Kind, Plan, Segment
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL, NAIVE, PREFIX, RELAY, Policy
 from relaylite.reuse.profile import RelayParameters
@@ -98,11 +98,11 @@ class Episode:
     def check_reused(self, plan: Plan, rows: Rows, cells: np.ndarray) -> None:
         """Cells of spans that are said to be taken over are: V, which is never turned, byte for byte."""
         for segment in plan.of(Kind.SPAN):
-            assert segment.match is not None
-            taken = slice(segment.match.offset, segment.match.offset + len(segment))
+            assert segment.rows is not None
+            taken = slice(segment.offset, segment.offset + len(segment))
             for il in range(self.live.n_layer):
                 is_reused = cells[il, segment.start : segment.end] <= 1
-                held, given = rows.v(il)[segment.start : segment.end], segment.match.rows.v(il)[taken]
+                held, given = rows.v(il)[segment.start : segment.end], segment.rows.v(il)[taken]
                 assert np.array_equal(held[is_reused], given[is_reused])
 
     def write(self) -> list[int]:
@@ -166,7 +166,7 @@ class Episode:
         tokens = np.array(self.texts[0], np.int32)
         rows = Rows(tokens, 0, 0, np.zeros(len(tokens) * layout.token_bytes, np.uint8), layout)
         kind = Kind.PREFIX if self.rng.random() < 0.5 else Kind.SPAN
-        segments = (Segment(0, len(tokens), kind, Match(0, rows, 0, len(tokens))), Segment(len(tokens), len(tokens) + 1, Kind.NEW))
+        segments = (Segment(0, len(tokens), kind, rows), Segment(len(tokens), len(tokens) + 1, Kind.NEW))
         with pytest.raises(ModelError, match="another model"):
             self.live.prefill(Plan(np.append(tokens, 30).astype(np.int32), segments, NAIVE))
         assert np.array_equal(live_rows(self.live).data, before.data)

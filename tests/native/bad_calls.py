@@ -15,9 +15,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from support.live_model import LiveModel, opened
+from support.live_model import LiveModel, Part, opened
 
-from relaylite.engine.cache import Placement
 from relaylite.engine.native import ffi, lib
 
 NULL = ffi.NULL
@@ -206,7 +205,7 @@ def report(calls: Iterator[BadCall]) -> None:
 def main(path: Path) -> None:
     with opened(path) as live:
         rows = live.random_rows(N)
-        live.cache.append([Placement(N, rows)])
+        live.append([Part(N, rows)])
         report(context_calls(live))
         report(row_calls(live))
         report(slice_calls(live))

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.live_model import LiveModel, opened
+from support.live_model import LiveModel, Part, opened
 
 from relaylite.engine import native
-from relaylite.engine.cache import Placement
 from relaylite.engine.native import lib
 from relaylite.errors import NativeError
 
@@ -70,7 +69,7 @@ def test_a_cache_may_be_closed_after_its_context(tiny_path: Path) -> None:
 
 
 def test_shapes_that_do_not_match_are_refused_before_the_call(tiny: LiveModel) -> None:
-    tiny.cache.append([Placement(4)])
+    tiny.append([Part(4)])
     where = np.arange(4, dtype=np.int32)
     for arguments in ({"tokens": tiny.tokens(3)}, {"tokens": tiny.tokens(5)}, {"tokens": None}):
         with pytest.raises(NativeError):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.live_model import LiveModel, opened
+from support.live_model import LiveModel, Part, opened
 
-from relaylite.engine.cache import Placement
 from relaylite.errors import NativeError
+from relaylite.reuse.plan import Kind, Segment
 from relaylite.reuse.rows import Rows
 
 
@@ -20,7 +20,7 @@ def rows_at(rows: Rows, position: int) -> list[bytes]:
 
 def test_rows_read_back_as_written_in_every_layer(tiny: LiveModel) -> None:
     rows = tiny.random_rows(40)
-    tiny.cache.append([Placement(40, rows)])
+    tiny.append([Part(40, rows)])
     back = tiny.live_rows()
     for il in range(tiny.n_layer):
         assert np.array_equal(back.k(il), rows.k(il)) and np.array_equal(back.v(il), rows.v(il))
@@ -28,8 +28,8 @@ def test_rows_read_back_as_written_in_every_layer(tiny: LiveModel) -> None:
 
 def test_every_segment_lands_behind_the_one_before(tiny: LiveModel) -> None:
     a, b = tiny.random_rows(50, seed=1), tiny.random_rows(30, seed=2)
-    tiny.cache.append([Placement(10, a, first=5), Placement(1, b, first=29), Placement(7, a, first=43)])
-    tiny.cache.append([Placement(30, b)])
+    tiny.append([Part(10, a, first=5), Part(1, b, first=29), Part(7, a, first=43)])
+    tiny.append([Part(30, b)])
     where = [(a, 5 + i) for i in range(10)] + [(b, 29)] + [(a, 43 + i) for i in range(7)] + [(b, i) for i in range(30)]
     back = tiny.live_rows()
     assert len(tiny.cache) == len(where)
@@ -39,7 +39,7 @@ def test_every_segment_lands_behind_the_one_before(tiny: LiveModel) -> None:
 
 def test_a_delta_rotates_k_of_its_segment_alone(tiny: LiveModel) -> None:
     rows = tiny.decoded_rows(tiny.tokens(20))[0]
-    tiny.cache.append([Placement(20, rows), Placement(20, rows, delta=20), Placement(20, rows)])
+    tiny.append([Part(20, rows), Part(20, rows, delta=20), Part(20, rows)])
     back = tiny.live_rows()
     for il in range(tiny.n_layer):
         assert np.array_equal(back.k(il)[:20], rows.k(il)) and np.array_equal(back.k(il)[40:], rows.k(il))
@@ -51,9 +51,9 @@ def test_appending_and_decoding_take_turns(tiny: LiveModel) -> None:
     rows = tiny.random_rows(9)
     tokens = tiny.tokens(14)
     tiny.decode(tokens[:6])
-    tiny.cache.append([Placement(9, rows)])
+    tiny.append([Part(9, rows)])
     tiny.decode(tokens[6:13])
-    tiny.cache.append([Placement(4, rows, first=2)])
+    tiny.append([Part(4, rows, first=2)])
     tiny.decode(tokens[13:])
     assert len(tiny.cache) == 6 + 9 + 7 + 4 + 1
     back = tiny.live_rows()
@@ -67,7 +67,7 @@ def test_decoding_behind_placed_rows_is_decoding_behind_decoded_ones(tiny: LiveM
     expected = tiny.decode(tokens[40:])
     rows = tiny.live_rows()
     tiny.cache.truncate(0)
-    tiny.cache.append([Placement(25, rows), Placement(15, rows, first=25)])
+    tiny.append([Part(25, rows), Part(15, rows, first=25)])
     assert np.array_equal(tiny.decode(tokens[40:]), expected)
     assert np.array_equal(tiny.live_rows().data, rows.data)
 
@@ -76,10 +76,10 @@ def test_truncating_and_appending_again(tiny: LiveModel) -> None:
     a, b = tiny.random_rows(100, seed=1), tiny.random_rows(100, seed=2)
     for keep in (99, 64, 1, 0):
         tiny.cache.truncate(0)
-        tiny.cache.append([Placement(100, a)])
+        tiny.append([Part(100, a)])
         tiny.cache.truncate(keep)
         assert len(tiny.cache) == keep
-        tiny.cache.append([Placement(100, b)])
+        tiny.append([Part(100, b)])
         back = tiny.live_rows()
         assert [rows_at(back, i) for i in range(keep)] == [rows_at(a, i) for i in range(keep)]
         assert [rows_at(back, keep + i) for i in range(100)] == [rows_at(b, i) for i in range(100)]
@@ -89,11 +89,11 @@ def test_the_cache_fills_to_its_last_slot_and_no_further(tiny: LiveModel) -> Non
     n = tiny.cache.info.n_slots
     rows = tiny.random_rows(n)
     with pytest.raises(NativeError, match=f"{n + 1} more slots do not fit: 0 of {n}"):
-        tiny.cache.append([Placement(n), Placement(1)])
-    tiny.cache.append([Placement(n, rows)])
+        tiny.append([Part(n), Part(1)])
+    tiny.append([Part(n, rows)])
     assert np.array_equal(tiny.live_rows().data, rows.data)
     with pytest.raises(NativeError, match="1 more slots do not fit"):
-        tiny.cache.append([Placement(1, rows)])
+        tiny.append([Part(1, rows)])
     assert len(tiny.cache) == n
 
 
@@ -103,7 +103,7 @@ def test_an_append_larger_than_a_piece(default_model_path: Path) -> None:
         n = 3500
         assert n * live.layout.token_bytes > 64 << 20
         rows = live.random_rows(n)
-        live.cache.append([Placement(n - 700, rows, first=700), Placement(5), Placement(700, rows)])
+        live.append([Part(n - 700, rows, first=700), Part(5), Part(700, rows)])
         back = live.live_rows()
         for il in (0, live.n_layer - 1):
             for got, source in ((back.k(il), rows.k(il)), (back.v(il), rows.v(il))):
@@ -112,28 +112,28 @@ def test_an_append_larger_than_a_piece(default_model_path: Path) -> None:
 
 def test_a_refused_append_changes_nothing(tiny: LiveModel) -> None:
     rows = tiny.random_rows(20)
-    tiny.cache.append([Placement(20, rows)])
+    tiny.append([Part(20, rows)])
     for bad in (
         [],
-        [Placement(0, rows)],
-        [Placement(-1, rows)],
-        [Placement(3), Placement(2, rows, first=19)],
-        [Placement(1, rows, first=-1)],
+        [Part(0, rows)],
+        [Part(-1, rows)],
+        [Part(3), Part(2, rows, first=19)],
+        [Part(1, rows, first=-1)],
     ):
         with pytest.raises(NativeError):
-            tiny.cache.append(bad)
+            tiny.append(bad)
         assert np.array_equal(tiny.live_rows().data, rows.data)
 
 
 def test_a_stopped_append_leaves_the_sequence_as_it_was(tiny: LiveModel) -> None:
     rows = tiny.random_rows(20)
-    tiny.cache.append([Placement(20, rows)])
+    tiny.append([Part(20, rows)])
     tiny.stop.set(True)
     with pytest.raises(Exception, match="stopped"):
-        tiny.cache.append([Placement(10, rows, delta=5)])
+        tiny.append([Part(10, rows, delta=5)])
     tiny.stop.set(False)
     assert np.array_equal(tiny.live_rows().data, rows.data)
-    tiny.cache.append([Placement(10, rows)])
+    tiny.append([Part(10, rows)])
     assert rows_at(tiny.live_rows(), 20) == rows_at(rows, 0)
 
 
@@ -155,7 +155,7 @@ def test_a_decode_into_another_slot_is_a_breach(tiny: LiveModel) -> None:
     import llama_cpp
 
     rows = tiny.random_rows(8)
-    tiny.cache.append([Placement(8, rows)])
+    tiny.append([Part(8, rows)])
     llama_cpp.llama_memory_seq_cp(tiny.context.memory, 0, 1, 0, 4)
     llama_cpp.llama_memory_seq_rm(tiny.context.memory, 0, 2, -1)
     assert len(tiny.cache) == 2
@@ -169,10 +169,26 @@ def test_an_append_into_other_slots_is_noticed_and_clears(tiny: LiveModel) -> No
     import llama_cpp
 
     rows = tiny.random_rows(8)
-    tiny.cache.append([Placement(8, rows)])
+    tiny.append([Part(8, rows)])
     llama_cpp.llama_memory_seq_rm(tiny.context.memory, 0, 2, 4)
     with pytest.raises(NativeError, match="does not hold position 8; the live sequence was cleared"):
-        tiny.cache.append([Placement(3, rows)])
+        tiny.append([Part(3, rows)])
     assert len(tiny.cache) == 0
-    tiny.cache.append([Placement(8, rows)])
+    tiny.append([Part(8, rows)])
     assert np.array_equal(tiny.live_rows().data, rows.data)
+
+
+def test_segments_that_do_not_begin_where_the_sequence_ends_are_refused(tiny: LiveModel) -> None:
+    """Their K would be rotated for another position than the one that they get."""
+    rows = tiny.random_rows(8)
+    tiny.append([Part(8, rows)])
+    for segments in (
+        [Segment(0, 8, Kind.SPAN, rows)],
+        [Segment(9, 17, Kind.SPAN, rows)],
+        [Segment(8, 12, Kind.SPAN, rows), Segment(13, 15, Kind.NEW)],
+    ):
+        with pytest.raises(NativeError, match="cannot be placed at"):
+            tiny.cache.append(segments)
+    with pytest.raises(NativeError, match="rows for position 5 cannot be placed at 4"):
+        tiny.cache.write([Segment(0, 4, Kind.SPAN, rows), Segment(5, 8, Kind.SPAN, rows, 5)], range(tiny.n_layer))
+    assert len(tiny.cache) == 8 and rows_at(tiny.live_rows(), 5) == rows_at(rows, 5)

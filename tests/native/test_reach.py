@@ -11,12 +11,12 @@ from typing import Any
 import llama_cpp as lc
 import numpy as np
 import pytest
-from support.live_model import LiveModel, opened
+from support.live_model import LiveModel, Part, opened
 from support.reach import CACHE_TYPES, EXPECTED, GOES_ON, error_of_moved_keys, examine, is_sliced_as_decoded
 from support.tiny_models import ARCHITECTURES, write_model
 
 from relaylite.engine import llama, native
-from relaylite.engine.cache import Cache, Placement
+from relaylite.engine.cache import Cache
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "architectures.md"
 RELAYING = [arch for arch, expected in EXPECTED.items() if expected.relays]
@@ -56,23 +56,23 @@ def test_rows_placed_beyond_the_window_stay_where_they_are(arch: str, tmp_path: 
         expected = live.decode(tokens[150:])
         rows = live.live_rows()
         live.cache.truncate(0)
-        live.cache.append([Placement(100, rows)])
-        live.cache.append([Placement(50, rows, first=100)])
+        live.append([Part(100, rows)])
+        live.append([Part(50, rows, first=100)])
         assert np.array_equal(live.decode(tokens[150:]), expected)
         assert np.array_equal(live.live_rows().data, rows.data)
         live.cache.truncate(120)
-        live.cache.append([Placement(30, rows, first=120)])
+        live.append([Part(30, rows, first=120)])
         assert np.array_equal(live.decode(tokens[150:]), expected)
 
 
 def assert_slice_is_decode(live: LiveModel, n_before: int, n: int) -> None:
     """`n` tokens behind `n_before` positions of random rows."""
     before, tokens = live.random_rows(n_before), live.tokens(n)
-    live.cache.append([Placement(n_before, before)])
+    live.append([Part(n_before, before)])
     expected = live.decode(tokens)
     rows = live.live_rows()
     live.cache.truncate(n_before)
-    live.cache.append([Placement(n)])
+    live.append([Part(n)])
     where = np.arange(n_before, n_before + n, dtype=np.int32)
     got = live.cache.slice((0, live.n_layer), where, tokens=tokens, want=("logits",))
     assert np.array_equal(got.logits, expected)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.live_model import LiveModel
+from support.live_model import LiveModel, Part
 
-from relaylite.engine.cache import Placement
 from relaylite.errors import NativeError
 
 N_RUN = 40
@@ -32,7 +31,7 @@ def row_bytes(live: LiveModel) -> list[bytes]:
 def test_every_row_stays_where_it_was_put(tiny: LiveModel, plan: list[tuple[str, object]]) -> None:
     tiny.cache.truncate(0)
     run = tiny.random_rows(N_RUN)
-    tiny.cache.append([Placement(N_RUN, run)])
+    tiny.append([Part(N_RUN, run)])
     of_run = row_bytes(tiny)
     tiny.cache.truncate(0)
     expected: list[bytes] = []
@@ -41,9 +40,9 @@ def test_every_row_stays_where_it_was_put(tiny: LiveModel, plan: list[tuple[str,
             rows = [of_run[first + i] for first, n in what for i in range(n)]
             if len(expected) + len(rows) > tiny.cache.info.n_slots:
                 with pytest.raises(NativeError, match="do not fit"):
-                    tiny.cache.append([Placement(n, run, first=first) for first, n in what])
+                    tiny.append([Part(n, run, first=first) for first, n in what])
             else:
-                tiny.cache.append([Placement(n, run, first=first) for first, n in what])
+                tiny.append([Part(n, run, first=first) for first, n in what])
                 expected += rows
         elif action == "decode" and isinstance(what, int):
             n = min(what, tiny.cache.info.n_slots - len(expected))

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.live_model import LiveModel, opened
+from support.live_model import LiveModel, Part, opened
 from support.tiny_models import write_model
 
-from relaylite.engine.cache import Placement
 from relaylite.errors import Cancelled, NativeError
 from relaylite.reuse.row_numbers import values
 from relaylite.reuse.rows import Rows
@@ -43,7 +42,7 @@ def cuts(live: LiveModel) -> list[int]:
 def test_a_slice_of_all_layers_is_a_decode(live: LiveModel) -> None:
     tokens = live.tokens(N)
     rows, logits = live.decoded_rows(tokens)
-    live.cache.append([Placement(N)])
+    live.append([Part(N)])
     got = live.cache.slice((0, live.n_layer), positions(0, N), tokens=tokens, want=("logits",))
     assert np.array_equal(got.logits, logits)
     assert_same_rows(live, rows)
@@ -56,7 +55,7 @@ def test_one_token_is_a_decode(live: LiveModel) -> None:
     logits = live.decode(tokens[-1:])
     rows = live.live_rows()
     live.cache.truncate(0)
-    live.cache.append([Placement(N - 1, prefix), Placement(1)])
+    live.append([Part(N - 1, prefix), Part(1)])
     got = live.cache.slice((0, live.n_layer), positions(N - 1, N), tokens=tokens[-1:], want=("logits",))
     assert np.array_equal(got.logits, logits)
     assert_same_rows(live, rows)
@@ -67,7 +66,7 @@ def test_cut_at_every_layer(live: LiveModel) -> None:
     rows, logits = live.decoded_rows(tokens)
     for cut in cuts(live):
         live.cache.truncate(0)
-        live.cache.append([Placement(N)])
+        live.append([Part(N)])
         below = live.cache.slice((0, cut), positions(0, N), tokens=tokens, want=("hidden",))
         above = live.cache.slice((cut, live.n_layer), positions(0, N), hidden=below.hidden, want=("logits",))
         assert np.array_equal(above.logits, logits), f"cut at {cut}"
@@ -77,7 +76,7 @@ def test_cut_at_every_layer(live: LiveModel) -> None:
 def test_layer_by_layer(live: LiveModel) -> None:
     tokens = live.tokens(N)
     rows, _ = live.decoded_rows(tokens)
-    live.cache.append([Placement(N)])
+    live.append([Part(N)])
     hidden = live.cache.slice((0, 1), positions(0, N), tokens=tokens, want=("hidden",)).hidden
     for il in range(1, live.n_layer - 1):
         hidden = live.cache.slice((il, il + 1), positions(0, N), hidden=hidden, want=("hidden",)).hidden
@@ -92,7 +91,7 @@ def test_probes_are_what_llama_cpp_computes(live: LiveModel) -> None:
     rows, _ = live.decoded_rows(tokens)
     for end in inner:
         live.cache.truncate(0)
-        live.cache.append([Placement(N)])
+        live.append([Part(N)])
         got = live.cache.slice((0, end), positions(0, N), tokens=tokens, write_end=end + 1, want=("hidden", "v", "attention"))
         assert np.array_equal(got.hidden.astype(np.float16), live.capture.read(f"l_out-{end - 1}", 0, N))
         assert np.array_equal(got.v.astype(np.float16), rows.v(end).view(np.float16))
@@ -103,7 +102,7 @@ def test_probes_are_what_llama_cpp_computes(live: LiveModel) -> None:
 def test_a_probe_of_layer_0_runs_no_layer(live: LiveModel) -> None:
     tokens = live.tokens(N)
     rows, _ = live.decoded_rows(tokens)
-    live.cache.append([Placement(N)])
+    live.append([Part(N)])
     got = live.cache.slice((0, 0), positions(0, N), tokens=tokens, write_end=1, want=("v", "mass"), n_probe=3)
     assert np.array_equal(got.v.astype(np.float16), rows.v(0).view(np.float16))
     back = live.live_rows()
@@ -114,7 +113,7 @@ def test_a_probe_of_layer_0_runs_no_layer(live: LiveModel) -> None:
 def test_nothing_is_written_unless_asked_for(live: LiveModel) -> None:
     tokens = live.tokens(N)
     rows = live.random_rows(N)
-    live.cache.append([Placement(N, rows)])
+    live.append([Part(N, rows)])
     end = live.n_layer - 1
     live.cache.slice((0, end), positions(0, N), tokens=tokens, write_end=0, want=("hidden", "v"))
     assert_same_rows(live, rows)
@@ -125,7 +124,7 @@ def test_nothing_is_written_unless_asked_for(live: LiveModel) -> None:
 
 def test_attention_mass_is_what_the_probes_pay(live: LiveModel) -> None:
     tokens, end, n_probe = live.tokens(N), 1, 5
-    live.cache.append([Placement(N)])
+    live.append([Part(N)])
     mass = live.cache.slice((0, end), positions(0, N), tokens=tokens, write_end=2, n_probe=n_probe, want=("mass",)).mass
     assert mass.shape == (N,) and (mass >= 0).all()
     assert mass.sum() == pytest.approx(live.model.n_head * n_probe, rel=1e-4)
@@ -140,7 +139,7 @@ def test_chunks_in_order_are_decodes_in_order(live: LiveModel) -> None:
     tokens = live.tokens(n)
     rows, logits = live.decoded_rows(tokens, batch=step)
     for start in range(0, n, step):
-        live.cache.append([Placement(step)])
+        live.append([Part(step)])
         got = live.cache.slice((0, live.n_layer), positions(start, start + step), tokens=tokens[start : start + step], want=("logits",))
     assert np.array_equal(got.logits, logits)
     assert_same_rows(live, rows)
@@ -150,7 +149,7 @@ def test_a_subset_of_positions_takes_the_others_as_they_are(tiny: LiveModel) -> 
     """Rows of two tokens are spoilt; recomputing these two, and no other, mends them."""
     tokens = tiny.tokens(N)
     rows, logits = tiny.decoded_rows(tokens)
-    tiny.cache.append([Placement(7, rows), Placement(1), Placement(20, rows, first=8), Placement(1), Placement(11, rows, first=29)])
+    tiny.append([Part(7, rows), Part(1), Part(20, rows, first=8), Part(1), Part(11, rows, first=29)])
     where = np.array([7, 28], np.int32)
     tiny.cache.slice((0, tiny.n_layer), where, tokens=tokens[where])
     back = tiny.live_rows()
@@ -168,7 +167,7 @@ def test_decoding_goes_on_behind_a_slice(live: LiveModel) -> None:
     live.decode(tokens[:N])
     expected = [live.decode([token]) for token in tokens[N:]]
     live.cache.truncate(0)
-    live.cache.append([Placement(N)])
+    live.append([Part(N)])
     live.cache.slice((0, live.n_layer), positions(0, N), tokens=tokens[:N])
     for token, logits in zip(tokens[N:], expected, strict=True):
         assert np.array_equal(live.decode([token]), logits)
@@ -197,7 +196,7 @@ def test_a_stop_ends_slices_and_decodes(tiny: LiveModel) -> None:
     tiny.stop.set(False)
     tiny.cache.truncate(0)
     rows, _ = tiny.decoded_rows(tokens)
-    tiny.cache.append([Placement(N)])
+    tiny.append([Part(N)])
     tiny.cache.slice((0, tiny.n_layer), positions(0, N), tokens=tokens)
     assert_same_rows(tiny, rows)
 
@@ -206,8 +205,8 @@ def test_two_contexts_take_turns(tiny: LiveModel, default: LiveModel) -> None:
     """Each keeps its own rows, stop flag and results."""
     mine, theirs = tiny.tokens(N), default.tokens(N)
     expected_mine, expected_theirs = tiny.decoded_rows(mine), default.decoded_rows(theirs)
-    tiny.cache.append([Placement(N)])
-    default.cache.append([Placement(N)])
+    tiny.append([Part(N)])
+    default.append([Part(N)])
     default.stop.set(True)
     got_mine = tiny.cache.slice((0, tiny.n_layer), positions(0, N), tokens=mine, want=("logits",)).logits
     default.stop.set(False)
@@ -221,8 +220,8 @@ def test_two_contexts_on_one_model(tiny: LiveModel) -> None:
     tokens = tiny.tokens(N)
     rows, logits = tiny.decoded_rows(tokens)
     with opened(tiny.model.path, n_ctx=256, n_batch=64) as other:
-        other.cache.append([Placement(N)])
-        tiny.cache.append([Placement(N)])
+        other.append([Part(N)])
+        tiny.append([Part(N)])
         for live in (other, tiny):
             got = live.cache.slice((0, live.n_layer), positions(0, N), tokens=tokens, want=("logits",))
             assert np.array_equal(got.logits, logits)
@@ -236,7 +235,7 @@ def test_batches_too_small_to_foretell_graphs(n_batch: int, tiny_path: Path) -> 
         tokens = live.tokens(n_batch * 3)
         rows, logits = live.decoded_rows(tokens)
         for start in range(0, len(tokens), n_batch):
-            live.cache.append([Placement(n_batch)])
+            live.append([Part(n_batch)])
             where = positions(start, start + n_batch)
             got = live.cache.slice((0, live.n_layer), where, tokens=tokens[where], want=("logits",))
         assert np.array_equal(got.logits, logits)
@@ -247,10 +246,10 @@ def test_a_batch_is_the_most_that_a_slice_takes(tiny: LiveModel) -> None:
     n = tiny.cache.info.n_batch
     tokens = tiny.tokens(n + 1)
     rows, _ = tiny.decoded_rows(tokens[:n])
-    tiny.cache.append([Placement(n)])
+    tiny.append([Part(n)])
     tiny.cache.slice((0, tiny.n_layer), positions(0, n), tokens=tokens[:n])
     assert_same_rows(tiny, rows)
-    tiny.cache.append([Placement(1)])
+    tiny.append([Part(1)])
     with pytest.raises(NativeError, match="1 to n_batch tokens"):
         tiny.cache.slice((0, tiny.n_layer), positions(0, n + 1), tokens=tokens)
 
@@ -262,7 +261,7 @@ def test_attention_by_products_is_equal_to_rounding(arch: str, kv_type: str, tmp
     with opened(write_model(tmp_path / "m.gguf", arch), type_k=kv_type, type_v=kv_type) as live:
         n, tokens = 100, live.tokens(100)
         rows, logits = live.decoded_rows(tokens)
-        live.cache.append([Placement(n)])
+        live.append([Part(n)])
         got = live.cache.slice((0, live.n_layer), positions(0, n), tokens=tokens, want=("logits",), is_bitwise=False)
         assert np.linalg.norm(got.logits - logits) < 0.01 * np.linalg.norm(logits)
         assert np.array_equal(got.logits, logits) == (kv_type == "q8_0")

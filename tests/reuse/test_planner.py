@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaylite.errors import UsageError
-from relaylite.reuse.plan import Kind, Match, Plan, Segment
+from relaylite.reuse.plan import Kind, Plan, Segment
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import FULL, NAIVE, POLICIES, PREFIX, RELAY, Policy
 from relaylite.reuse.rows import RowLayout, Rows
@@ -76,7 +76,7 @@ def test_a_span_that_reaches_the_end_is_cut_by_one() -> None:
     plan = make_plan([1, *answer], store_of(rows_of([9, *answer])), NAIVE)
     assert shape(plan) == [("new", 0, 1), ("span", 1, 40), ("new", 40, 41)]
     [span] = plan.of(Kind.SPAN)
-    assert span.match is not None and span.match.n == 39
+    assert span.rows is not None and len(span) == 39
 
 
 def test_runs_below_the_least_length_are_computed() -> None:
@@ -107,8 +107,8 @@ def test_lossy_history_is_prefix_for_relaying_policies_and_new_for_exact_ones() 
 def test_a_prefix_moves_nothing() -> None:
     tokens = words(0, 50)
     [prefix] = make_plan([*tokens, 999], store_of(rows_of(tokens)), NAIVE).of(Kind.PREFIX)
-    assert prefix.match is not None
-    assert prefix.match.rows.position + prefix.match.offset == prefix.start == 0
+    assert prefix.rows is not None
+    assert prefix.rotation == prefix.start == 0
 
 
 def test_exact_tokens_of_a_plan_end_where_loss_begins() -> None:
@@ -126,13 +126,13 @@ def test_an_empty_prompt_is_refused() -> None:
 
 def test_a_plan_with_a_gap_an_overlap_or_no_last_token_cannot_be_made() -> None:
     tokens = np.array([1, 2, 3], np.int32)
-    match = Match(0, rows_of([1, 2, 3]), 0, 3)
+    rows = rows_of([1, 2, 3])
     for segments in (
         [Segment(0, 1, Kind.NEW), Segment(2, 3, Kind.NEW)],
         [Segment(0, 2, Kind.NEW), Segment(1, 3, Kind.NEW)],
         [Segment(0, 2, Kind.NEW)],
-        [Segment(0, 3, Kind.PREFIX, match)],
-        [Segment(0, 3, Kind.NEW, match)],
+        [Segment(0, 3, Kind.PREFIX, rows)],
+        [Segment(0, 3, Kind.NEW, rows)],
         [Segment(0, 2, Kind.SPAN), Segment(2, 3, Kind.NEW)],
         [],
     ):
@@ -156,9 +156,8 @@ def test_laws(stored: list[tuple[list[int], int]], prompt: list[int], policy: Po
     assert [position for segment in plan.segments for position in range(segment.start, segment.end)] == list(range(len(prompt)))
     assert plan.segments[-1].kind is Kind.NEW
     for segment in plan.segments:
-        if segment.match is not None:
-            assert segment.match.start == segment.start and segment.match.n == len(segment)
-            assert segment.match.rows.tokens[segment.match.offset :][: len(segment)].tolist() == prompt[segment.start : segment.end]
+        if segment.rows is not None:
+            assert segment.rows.tokens[segment.offset :][: len(segment)].tolist() == prompt[segment.start : segment.end]
     assert all(segment.start == 0 for segment in plan.of(Kind.PREFIX)) and len(list(plan.of(Kind.PREFIX))) <= 1
     assert sum(plan.count(kind) for kind in Kind) == len(prompt)
     if policy.is_exact:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,14 @@ def parameters(draw: st.DrawFn) -> RelayParameters:
     return RelayParameters(start, det, end, detector, tau, share, lead, thinning)
 
 
-def profile_of(mode: RelayParameters, weights: str = "abc") -> Profile:
-    return Profile(weights, dict.fromkeys(FIDELITIES, mode), is_measured=True, measured={"similarity": [0.5, 1.0]})
+def profile_of(parameters: RelayParameters, weights: str = "abc") -> Profile:
+    return Profile(weights, dict.fromkeys(FIDELITIES, parameters), is_measured=True, measured={"similarity": [0.5, 1.0]})
 
 
 @given(parameters(), parameters(), parameters())
 def test_what_is_written_is_read(fast: RelayParameters, balanced: RelayParameters, careful: RelayParameters) -> None:
-    modes = {"fast": fast, "balanced": balanced, "careful": careful}
-    profile = Profile("abc", modes, is_measured=True, measured={"similarity": [0.5]})  # type: ignore[arg-type]
+    fidelities = {"fast": fast, "balanced": balanced, "careful": careful}
+    profile = Profile("abc", fidelities, is_measured=True, measured={"similarity": [0.5]})  # type: ignore[arg-type]
     assert Profile.from_json(profile.to_json()) == profile
 
 
@@ -104,7 +105,7 @@ def test_a_folder_in_place_of_a_profile_is_passed_over() -> None:
 
 def test_a_profile_that_cannot_be_written_is_one_line_and_leaves_the_old_one() -> None:
     save_profile(profile_of(GOOD))
-    (paths.profiles_folder() / "abc.tmp").mkdir()
+    (paths.profiles_folder() / f".abc.json.{os.getpid()}").mkdir()  # where the new one would be written
     with pytest.raises(RelayliteError, match=r"cannot write .*abc\.json"):
         save_profile(profile_of(RelayParameters(1, 1, N_LAYER)))
     assert load_profile("abc", N_LAYER) == profile_of(GOOD)
@@ -114,8 +115,8 @@ def test_a_profile_that_cannot_be_written_is_one_line_and_leaves_the_old_one() -
 def test_the_default_fits_every_model(n_layer: int) -> None:
     profile = default_profile("abc", n_layer)
     profile.check_fits(n_layer)
-    assert profile.modes.keys() == set(FIDELITIES) and not profile.is_measured
-    shares = [profile.modes[fidelity].max_share for fidelity in FIDELITIES]
+    assert profile.fidelities.keys() == set(FIDELITIES) and not profile.is_measured
+    shares = [profile.fidelities[fidelity].max_share for fidelity in FIDELITIES]
     assert shares == sorted(shares)
 
 
@@ -149,14 +150,14 @@ def test_an_override_replaces_that_value_in_every_mode_and_no_other() -> None:
     profile = default_profile("abc", N_LAYER)
     changed = profile.overridden({"tau": 7.0})
     for fidelity in FIDELITIES:
-        assert changed.modes[fidelity] == dataclasses.replace(profile.modes[fidelity], tau=7.0)
+        assert changed.fidelities[fidelity] == dataclasses.replace(profile.fidelities[fidelity], tau=7.0)
     assert profile.overridden({}) == profile
 
 
-@pytest.mark.parametrize("mode", [RelayParameters(3, 3, N_LAYER + 1), RelayParameters(N_LAYER, N_LAYER, N_LAYER)])
-def test_layers_beyond_the_model_do_not_fit(mode: RelayParameters) -> None:
+@pytest.mark.parametrize("parameters", [RelayParameters(3, 3, N_LAYER + 1), RelayParameters(N_LAYER, N_LAYER, N_LAYER)])
+def test_layers_beyond_the_model_do_not_fit(parameters: RelayParameters) -> None:
     with pytest.raises(UsageError, match=f"beyond this model's {N_LAYER} layers"):
-        profile_of(mode).check_fits(N_LAYER)
+        profile_of(parameters).check_fits(N_LAYER)
 
 
 # what is captured, and for which policy
@@ -172,4 +173,4 @@ def test_captures_are_what_all_fidelities_need() -> None:
 def test_policies_that_repair_nothing_have_no_parameters() -> None:
     profile = default_profile("abc", N_LAYER)
     assert profile.parameters(FULL) is None and profile.parameters(NAIVE) is None
-    assert [profile.parameters(parse_policy(f"relay:{f}")) for f in FIDELITIES] == [profile.modes[f] for f in FIDELITIES]
+    assert [profile.parameters(parse_policy(f"relay:{f}")) for f in FIDELITIES] == [profile.fidelities[f] for f in FIDELITIES]

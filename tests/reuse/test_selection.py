@@ -1,4 +1,4 @@
-"""Laws of what the sweep decides on plain arrays: who is chosen, how deviation is measured, how sets of tokens are joined."""
+"""Laws of what the sweep decides on plain arrays: who is selected, how deviation is measured, how sets of tokens are joined."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 
 from relaylite.engine.sweep import Active
-from relaylite.reuse.selection import LEAD_TOKENS, angle, choose, score, thinned
+from relaylite.reuse.selection import LEAD_TOKENS, angle, score, select, thinned
 
 EIGHTHS = st.integers(0, 16).map(lambda n: n / 8)  # their sums are exact, so that a mean does not depend on the order
 DEVIATIONS = stn.arrays(np.float32, st.integers(0, 60), elements=st.one_of(EIGHTHS, st.just(np.nan)))
@@ -17,12 +17,12 @@ SHARE = st.floats(0, 1)
 
 
 @given(DEVIATIONS, TAU, SHARE)
-def test_chosen_are_the_unknown_and_the_largest_above_the_threshold(deviation: np.ndarray, tau: float, share: float) -> None:
-    chosen = choose(deviation, tau, share)
+def test_selected_are_the_unknown_and_the_largest_above_the_threshold(deviation: np.ndarray, tau: float, share: float) -> None:
+    selected = select(deviation, tau, share)
     unknown = np.isnan(deviation)
-    assert chosen.shape == deviation.shape and chosen.dtype == bool
-    assert chosen[unknown].all()
-    known, taken = deviation[~unknown], chosen[~unknown]
+    assert selected.shape == deviation.shape and selected.dtype == bool
+    assert selected[unknown].all()
+    known, taken = deviation[~unknown], selected[~unknown]
     assert taken.sum() <= int(share * len(known))
     if len(known):
         threshold = tau * known.mean()
@@ -35,38 +35,38 @@ def test_chosen_are_the_unknown_and_the_largest_above_the_threshold(deviation: n
 
 
 @given(DEVIATIONS, TAU, SHARE, SHARE)
-def test_a_larger_share_keeps_whom_a_smaller_one_chose(deviation: np.ndarray, tau: float, a: float, b: float) -> None:
-    small, large = choose(deviation, tau, min(a, b)), choose(deviation, tau, max(a, b))
+def test_a_larger_share_keeps_whom_a_smaller_one_selected(deviation: np.ndarray, tau: float, a: float, b: float) -> None:
+    small, large = select(deviation, tau, min(a, b)), select(deviation, tau, max(a, b))
     assert (large | ~small).all()
 
 
 @given(DEVIATIONS, TAU, TAU, SHARE)
-def test_a_lower_threshold_chooses_no_fewer(deviation: np.ndarray, a: float, b: float, share: float) -> None:
-    assert choose(deviation, min(a, b), share).sum() >= choose(deviation, max(a, b), share).sum()
+def test_a_lower_threshold_selects_no_fewer(deviation: np.ndarray, a: float, b: float, share: float) -> None:
+    assert select(deviation, min(a, b), share).sum() >= select(deviation, max(a, b), share).sum()
 
 
-def test_a_token_at_the_threshold_is_not_chosen() -> None:
-    assert not choose(np.full(4, 0.5, np.float32), 1.0, 1.0).any()
-    assert not choose(np.zeros(4, np.float32), 0.0, 1.0).any()
+def test_a_token_at_the_threshold_is_not_selected() -> None:
+    assert not select(np.full(4, 0.5, np.float32), 1.0, 1.0).any()
+    assert not select(np.zeros(4, np.float32), 0.0, 1.0).any()
 
 
 @given(DEVIATIONS, TAU)
-def test_a_share_of_nothing_chooses_the_unknown_alone(deviation: np.ndarray, tau: float) -> None:
-    assert np.array_equal(choose(deviation, tau, 0.0), np.isnan(deviation))
+def test_a_share_of_nothing_selects_the_unknown_alone(deviation: np.ndarray, tau: float) -> None:
+    assert np.array_equal(select(deviation, tau, 0.0), np.isnan(deviation))
 
 
 @given(stn.arrays(np.float32, st.integers(0, 60), elements=st.floats(0.125, 2, width=32)))
-def test_everything_is_chosen_by_no_threshold_and_a_whole_share(deviation: np.ndarray) -> None:
-    assert choose(deviation, 0.0, 1.0).all()
+def test_everything_is_selected_by_no_threshold_and_a_whole_share(deviation: np.ndarray) -> None:
+    assert select(deviation, 0.0, 1.0).all()
 
 
 @given(DEVIATIONS, TAU, SHARE, st.randoms(use_true_random=False))
 def test_order_of_tokens_does_not_matter(deviation: np.ndarray, tau: float, share: float, random: object) -> None:
     order = np.arange(len(deviation))
     random.shuffle(order)  # type: ignore[attr-defined]
-    chosen = choose(deviation, tau, share)
-    moved = choose(deviation[order], tau, share)
-    assert np.array_equal(np.sort(deviation[order][moved]), np.sort(deviation[chosen]), equal_nan=True)
+    selected = select(deviation, tau, share)
+    moved = select(deviation[order], tau, share)
+    assert np.array_equal(np.sort(deviation[order][moved]), np.sort(deviation[selected]), equal_nan=True)
 
 
 @given(DEVIATIONS, st.floats(0, 4), st.integers(0, 2**31))
@@ -80,9 +80,9 @@ def test_a_score_is_the_deviation_and_a_lead_that_fades(deviation: np.ndarray, l
         assert np.allclose(bare[known] * deviation[known].mean(), deviation[known], atol=1e-3)
 
 
-def test_among_equals_the_start_of_a_span_is_chosen() -> None:
+def test_among_equals_the_start_of_a_span_is_selected() -> None:
     scores = score(np.full(6, 0.5, np.float32), np.array([0, 1, 2, 0, 1, 2], np.int32), 0.5)
-    assert np.flatnonzero(choose(scores, 0.0, 2 / 6)).tolist() == [0, 3]
+    assert np.flatnonzero(select(scores, 0.0, 2 / 6)).tolist() == [0, 3]
 
 
 @given(SHARE, SHARE, st.integers(0, 100_000), st.floats(0, 0.3))

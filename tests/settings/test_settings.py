@@ -10,7 +10,7 @@ from relaylite import paths
 from relaylite.errors import UsageError
 from relaylite.settings import settings
 from relaylite.settings.settings import Settings, load_settings
-from relaylite.store.quantize import CODECS
+from relaylite.store.codec import CODECS
 
 
 @pytest.fixture(autouse=True)

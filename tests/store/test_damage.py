@@ -87,7 +87,7 @@ def test_damage_to_one_file_leaves_the_others_usable(tmp_path):
         if RowFile(path).header.position == 40 and RowFile(path).tokens[-1] == 1:
             path.write_bytes(path.read_bytes()[:-1])
     store = Store(LAYOUT, PLENTY, folder=tmp_path)
-    assert store.prefix(prompt(first + [1] * 20), exact=True).n == 40
+    assert len(store.prefix(prompt(first + [1] * 20), exact=True)) == 40
     assert_match(store.prefix(prompt(TEXT), exact=True), TEXT, rows_of(TEXT))
 
 
@@ -129,7 +129,7 @@ def test_a_read_only_folder_is_read_and_costs_one_line(tmp_path_factory, caplog)
             store.flush()
             store.put(rows_of([2, *TEXT]))
             store.flush()
-            assert store.prefix(prompt([2, *TEXT]), exact=True).n == 81
+            assert len(store.prefix(prompt([2, *TEXT]), exact=True)) == 81
     finally:
         folder.chmod(0o700)
     assert len(files(folder)) == 1

@@ -14,7 +14,7 @@ from support.sample_rows import CAPTURE, LAYOUT, assert_match, rows_of
 
 from relaylite.reuse.rows import RowLayout
 from relaylite.store import Store
-from relaylite.store.quantize import CODECS
+from relaylite.store.codec import CODECS
 from relaylite.store.rowfile import RowFile
 from relaylite.store.worth import Foresight, Uses
 
@@ -26,12 +26,12 @@ def test_a_second_start_finds_prefix_spans_and_states(tmp_path):
     store.close()
     again = Store(LAYOUT, PLENTY, folder=tmp_path / "store")
     match = again.prefix(prompt(TEXT), exact=False)
-    assert match.n == 80 and again.prefix(prompt(TEXT), exact=True).n == 50
+    assert len(match) == 80 and len(again.prefix(prompt(TEXT), exact=True)) == 50
     assert_match(match, TEXT, rows)
     quoted = [7, *TEXT[45:]]
     (span,) = again.spans(prompt(quoted), 0, 32)
     assert_match(span, quoted, rows)
-    np.testing.assert_array_equal(span.rows.states[CAPTURE][span.offset : span.offset + span.n], rows.states[CAPTURE][45:])
+    np.testing.assert_array_equal(span.rows.states[CAPTURE][span.offset : span.offset + len(span)], rows.states[CAPTURE][45:])
     assert again.stats().ram_bytes == 0
 
 
@@ -50,7 +50,7 @@ def test_any_mix_of_starts_finds_all_that_was_put(tmp_path_factory, data):
             store = Store(LAYOUT, data.draw(st.sampled_from([0, 500, PLENTY])), folder=folder)
     for text in texts:
         match = store.prefix(prompt(text), exact=True)
-        assert match.n == len(text)
+        assert len(match) == len(text)
         assert_match(match, text, rows_of(text))
 
 
@@ -116,7 +116,7 @@ def test_both_parts_of_a_file_whose_run_was_split_serve_spans(tmp_path):
     store.put(rows_of([*TEXT[:40], 1, 2, 3]))
     for part in (TEXT[:35], TEXT[42:78], TEXT[20:60]):
         (span,) = store.spans(prompt([7, *part]), 0, 32)
-        assert span.n == len(part)
+        assert len(span) == len(part)
         assert_match(span, [7, *part], rows_of(TEXT))
 
 
@@ -125,7 +125,7 @@ def test_rows_that_are_asked_for_stay_on_disk_and_others_go(tmp_path):
     store = Store(LAYOUT, 0, folder=tmp_path / "store", disk_bytes=3 * size + 100)
     for n in range(8):
         store.put(rows_of([n, *TEXT[1:]], origin="plan"))
-        assert store.prefix(prompt([0, *TEXT[1:]]), exact=True).n == 80
+        assert len(store.prefix(prompt([0, *TEXT[1:]]), exact=True)) == 80
     assert len(files(tmp_path / "store")) == 3
 
 
@@ -141,7 +141,7 @@ def test_what_a_text_rests_on_is_not_given_up_for_its_own_end(tmp_path):
     store.put(rows_of([1, *TEXT[1:]], origin="new"))
     store.put(rows_of([*TEXT, *range(70)], origin="new"))
     assert store.prefix(prompt([1, *TEXT[1:]]), exact=True) is None
-    assert store.prefix(prompt([*TEXT, *range(70)]), exact=True).n == 150
+    assert len(store.prefix(prompt([*TEXT, *range(70)]), exact=True)) == 150
 
 
 def test_the_end_of_a_text_goes_before_what_it_rests_on(tmp_path):
@@ -150,8 +150,8 @@ def test_the_end_of_a_text_goes_before_what_it_rests_on(tmp_path):
     store.put(rows_of(TEXT, origin="old"))
     store.put(rows_of([*TEXT, *range(70)], origin="new"))
     store.put(rows_of([1, *TEXT[1:]], origin="new"))
-    assert store.prefix(prompt([*TEXT, *range(70)]), exact=True).n == 80
-    assert store.prefix(prompt([1, *TEXT[1:]]), exact=True).n == 80
+    assert len(store.prefix(prompt([*TEXT, *range(70)]), exact=True)) == 80
+    assert len(store.prefix(prompt([1, *TEXT[1:]]), exact=True)) == 80
 
 
 def files_size(folder: Path, text: list[int]) -> int:
@@ -197,7 +197,7 @@ def test_smaller_files_give_nearly_the_same_rows(tmp_path, name):
     match = again.prefix(prompt(TEXT), exact=False)
     match.rows.bring()
     error = match.rows.data.view(np.float16).astype(np.float32) - values
-    assert match.n == 80 and match.rows.n_exact == 0 and 0 < np.sqrt(np.mean(error**2)) < 0.12
+    assert len(match) == 80 and match.rows.n_exact == 0 and 0 < np.sqrt(np.mean(error**2)) < 0.12
     assert again.stats().ram_bytes == match.rows.n_bytes
 
 
@@ -213,7 +213,7 @@ def test_what_is_being_put_never_loses_what_it_rests_on(tmp_path):
         match = store.prefix(prompt(text), exact=True)
         if match:
             assert_match(match, text, rows_of(text))
-    assert store.prefix(prompt([*TEXT, *range(20)]), exact=True).n == 100
+    assert len(store.prefix(prompt([*TEXT, *range(20)]), exact=True)) == 100
 
 
 @pytest.mark.parametrize("codec", ["plain", "q8"])

@@ -47,7 +47,7 @@ def test_the_next_run_knows_who_follows_whom(tmp_path):
     assert RowFolder(tmp_path, PLENTY).ledger().follows == {"code": {"review": 1}, "plan": {"code": 2}, "review": {"plan": 1}}
     again = Store(LAYOUT, PLENTY, folder=tmp_path)
     again.put(rows_of(TEXT, origin="plan"))
-    soon = again._tiers.foresight.visits()
+    soon = again._foresight.visits()
     assert soon["code"] > soon["review"] > soon["plan"]
 
 
@@ -113,3 +113,10 @@ def test_who_did_nothing_writes_nothing(tmp_path):
     before = (tmp_path / LEDGER).stat().st_mtime_ns
     Store(LAYOUT, PLENTY, folder=tmp_path).close()
     assert (tmp_path / LEDGER).stat().st_mtime_ns == before
+
+
+def test_what_a_writer_of_the_ledger_that_was_killed_left_is_removed(tmp_path):
+    left = tmp_path / f".{LEDGER}.1"
+    left.write_text("half")
+    run(tmp_path).close()
+    assert not left.exists() and RowFolder(tmp_path, PLENTY).ledger().hits == 2

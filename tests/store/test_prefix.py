@@ -35,12 +35,12 @@ def test_the_longest_stored_prefix_is_found_and_holds_the_right_rows(stored, tok
         store.put(rows_of(text, n_exact=n_exact))
     match = store.prefix(np.array(tokens, np.int32), exact=exact)
     n = naive_prefix(stored, tokens, exact)
-    assert (match.n if match else 0) == n
+    assert (len(match) if match else 0) == n
     if match:
         assert match.start == 0
         assert_match(match, tokens, rows_of(tokens))
         if exact:
-            assert match.rows.n_exact - match.offset >= match.n
+            assert match.rows.n_exact - match.offset >= len(match)
 
 
 @settings(max_examples=100, deadline=None)
@@ -65,8 +65,8 @@ def test_exact_only_stops_where_relayed_rows_begin():
     store = Store(LAYOUT, PLENTY)
     store.put(rows_of([1, 2, 3, 4], n_exact=2, salt="relayed"))
     prompt = np.array([1, 2, 3, 4, 5], np.int32)
-    assert store.prefix(prompt, exact=True).n == 2
-    assert store.prefix(prompt, exact=False).n == 4
+    assert len(store.prefix(prompt, exact=True)) == 2
+    assert len(store.prefix(prompt, exact=False)) == 4
 
 
 def test_exact_rows_win_over_relayed_ones_of_the_same_tokens():
@@ -91,7 +91,7 @@ def test_stored_rows_gain_states_captured_later_and_lose_none():
     store.put(rows_of([1, 2, 3, 4], captured=[(0, 2)]))
     store.put(rows_of([1, 2, 3, 4, 5], captured=[(3, 5)]))
     match = store.prefix(np.array([1, 2, 3, 4, 5], np.int32), exact=True)
-    state = match.rows.states[CAPTURE][match.offset : match.offset + match.n]
+    state = match.rows.states[CAPTURE][match.offset : match.offset + len(match)]
     assert np.isnan(state[:, 0]).tolist() == [False, False, True, False, False]
     assert state[4].tolist() == [5, 6, 7, 8]
 
@@ -121,7 +121,7 @@ def test_rows_handed_out_outlive_their_eviction():
     match = store.prefix(np.array(text, np.int32), exact=True)
     store.put(rows_of(list(range(200, 240))))
     assert store.prefix(np.array(text, np.int32), exact=True) is None
-    assert row_bytes(match.rows, match.offset, match.n) == row_bytes(rows_of(text), 0, 40)
+    assert row_bytes(match.rows, match.offset, len(match)) == row_bytes(rows_of(text), 0, 40)
 
 
 @settings(max_examples=100, deadline=None)

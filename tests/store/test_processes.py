@@ -90,7 +90,7 @@ def test_killing_a_writer_leaves_only_correct_files(tmp_path, caplog, kill_after
     for n in range(200):
         match = store.prefix(prompt(text_of(n)), exact=True)
         if n in done:
-            assert match.n == 32
+            assert len(match) == 32
         if match:
             assert_match(match, text_of(n), rows_of(text_of(n)))
     store.put(rows_of([9, 9, 9]))
@@ -101,7 +101,7 @@ def test_killing_a_writer_leaves_only_correct_files(tmp_path, caplog, kill_after
 
 DYING_WRITER = """
 import os, signal
-from relaylite.store import rowwriter
+from relaylite.store import rowfile
 left, fdopen = {n_bytes}, os.fdopen
 
 class Dying:
@@ -127,7 +127,7 @@ class DyingOs:
     def __getattr__(self, name):
         return getattr(os, name)
 
-rowwriter.os = DyingOs()
+rowfile.os = DyingOs()
 """
 
 
@@ -157,7 +157,7 @@ def test_two_processes_on_one_folder_lose_nothing(tmp_path):
     store = Store(LAYOUT, PLENTY, folder=tmp_path)
     for n in range(100):
         match = store.prefix(prompt(text_of(n)), exact=True)
-        assert match.n == 32
+        assert len(match) == 32
         assert_match(match, text_of(n), rows_of(text_of(n)))
 
 
@@ -170,7 +170,7 @@ def test_two_processes_keep_one_budget(tmp_path):
         time.sleep(0.01)
     assert [writer.returncode for writer in writers] == [0, 0]
     store = Store(LAYOUT, PLENTY, folder=tmp_path)
-    kept = [match for n in range(120) if (match := store.prefix(prompt(text_of(n)), exact=True)) and match.n == 32]
+    kept = [match for n in range(120) if (match := store.prefix(prompt(text_of(n)), exact=True)) and len(match) == 32]
     assert 5 < len(kept) < 60
     for path in files(tmp_path):
         RowFile(path).check()

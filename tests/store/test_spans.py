@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from support.sample_rows import LAYOUT, assert_match, rows_of
 
 from relaylite.store import Store
-from relaylite.store.runs import Run, RunIndex, window_for
+from relaylite.store.overlaps import Overlap, OverlapIndex, window_for
 
 PLENTY = 1 << 30
 texts = st.lists(st.integers(0, 2), max_size=30)
 
 
-def naive_runs(stored: dict[int, list[int]], tokens: list[int], min_length: int) -> set[Run]:
-    runs = set()
+def naive_overlaps(stored: dict[int, list[int]], tokens: list[int], min_length: int) -> set[Overlap]:
+    overlaps = set()
     for key, text in stored.items():
         for i in range(len(tokens)):
             for j in range(len(text)):
@@ -26,14 +26,14 @@ def naive_runs(stored: dict[int, list[int]], tokens: list[int], min_length: int)
                 while i + n < len(tokens) and j + n < len(text) and tokens[i + n] == text[j + n]:
                     n += 1
                 if n >= min_length:
-                    runs.add(Run(i, n, key, j))
-    return runs
+                    overlaps.add(Overlap(i, n, key, j))
+    return overlaps
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(texts, max_size=5), texts, st.integers(1, 9), st.data())
 def test_the_index_finds_exactly_the_runs_of_a_naive_search(stored, tokens, min_length, data):
-    index = RunIndex(window_for(min_length))
+    index = OverlapIndex(window_for(min_length))
     known = dict(enumerate(stored))
     for key, text in known.items():
         index.add(key, np.array(text, np.int32))
@@ -42,10 +42,10 @@ def test_the_index_finds_exactly_the_runs_of_a_naive_search(stored, tokens, min_
         del known[key]
     found = index.find(np.array(tokens, np.int32), min_length)
     assert len(found) == len(set(found))
-    assert set(found) == naive_runs(known, tokens, min_length)
+    assert set(found) == naive_overlaps(known, tokens, min_length)
 
 
-class Colliding(RunIndex):
+class Colliding(OverlapIndex):
     """All tiles have the same hash."""
 
     def _mix(self, tokens):
@@ -58,12 +58,12 @@ def test_equal_hashes_are_not_taken_for_equal_tokens(stored, tokens, min_length)
     index = Colliding(window_for(min_length))
     for key, text in enumerate(stored):
         index.add(key, np.array(text, np.int32))
-    for run in index.find(np.array(tokens, np.int32), min_length):
-        assert stored[run.key][run.offset : run.offset + run.n] == tokens[run.start : run.start + run.n]
+    for overlap in index.find(np.array(tokens, np.int32), min_length):
+        assert stored[overlap.key][overlap.offset : overlap.offset + overlap.n] == tokens[overlap.start : overlap.start + overlap.n]
 
 
 def test_a_long_life_does_not_grow_the_index():
-    index = RunIndex(4)
+    index = OverlapIndex(4)
     rng = np.random.default_rng(0)
     for key in range(400):
         index.add(key, rng.integers(0, 1000, 100, dtype=np.int32))
@@ -72,14 +72,14 @@ def test_a_long_life_does_not_grow_the_index():
 
 
 def test_discarding_most_texts_keeps_the_others_findable():
-    index = RunIndex(4)
+    index = OverlapIndex(4)
     rng = np.random.default_rng(0)
     stored = [rng.integers(0, 1000, 50, dtype=np.int32) for _ in range(40)]
     for key, text in enumerate(stored):
         index.add(key, text)
     for key in range(39):
         index.discard(key)
-    assert index.find(stored[39], 8) == [Run(0, 50, 39, 0)]
+    assert index.find(stored[39], 8) == [Overlap(0, 50, 39, 0)]
     assert index.find(stored[3], 8) == []
 
 
@@ -114,15 +114,15 @@ def test_spans_are_disjoint_ascending_verified_and_start_with_the_longest(stored
     matches = store.spans(np.array(tokens, np.int32), start, 3)
     position = start
     for match in matches:
-        assert match.start >= position and match.n >= 3
+        assert match.start >= position and len(match) >= 3
         position = match.end
         # every row rests on its own text up to it, which the stored texts tell
         context = match.rows.position + match.offset
-        sources = [t for t in stored if t[context : context + match.n] == tokens[match.start : match.end]]
+        sources = [t for t in stored if t[context : context + len(match)] == tokens[match.start : match.end]]
         assert sources
         assert any(_holds(match, tokens, source) for source in sources)
     lengths = naive_lengths(stored, tokens, start, 3)
-    assert max((m.n for m in matches), default=0) == max(lengths, default=0)
+    assert max((len(m) for m in matches), default=0) == max(lengths, default=0)
 
 
 def _holds(match, tokens, source) -> bool:
@@ -140,7 +140,7 @@ def test_a_quoted_passage_is_found_inside_a_longer_text():
     store.put(rows_of(text))
     prompt = np.concatenate([[7, 8, 9], text[100:140], [5], text[200:231], [6]]).astype(np.int32)
     (match,) = store.spans(prompt, 0, 32)
-    assert (match.start, match.n, match.rows.position + match.offset) == (3, 40, 100)
+    assert (match.start, len(match), match.rows.position + match.offset) == (3, 40, 100)
     assert_match(match, prompt, rows_of(text))
 
 
@@ -151,7 +151,7 @@ def test_a_run_over_the_end_of_a_shared_prefix_is_one_span():
     store.put(rows_of(shared + two))
     prompt = [999, *shared[20:], *two[:20]]
     (match,) = store.spans(np.array(prompt, np.int32), 0, 32)
-    assert match.n == 40
+    assert len(match) == 40
     assert_match(match, prompt, rows_of(shared + two))
 
 
@@ -162,7 +162,7 @@ def test_tokens_with_captured_states_are_taken_before_a_longer_run_without():
     store.put(rows_of([4, 5, 6, *answer, *range(300, 340)], n_exact=3))
     prompt = [9, *answer, *range(300, 340)]
     first, second = store.spans(np.array(prompt, np.int32), 0, 32)
-    assert (first.start, first.n, second.n) == (1, 50, 40)
+    assert (first.start, len(first), len(second)) == (1, 50, 40)
     assert "l_in-1" in first.rows.states
 
 
@@ -194,7 +194,7 @@ def test_exact_rows_are_taken_before_a_longer_run_of_relayed_ones():
     store.put(relayed)
     prompt = [9, *answer, *more]
     first, second = store.spans(np.array(prompt, np.int32), 0, 32)
-    assert (first.start, first.n, second.start, second.n) == (1, 50, 51, 40)
+    assert (first.start, len(first), second.start, len(second)) == (1, 50, 51, 40)
     assert_match(first, prompt, original)
     assert_match(second, prompt, relayed)
 
@@ -215,4 +215,4 @@ def test_text_that_repeats_itself_is_matched_in_bounded_work():
     layout_free = [7] * 4000
     store.put(rows_of(layout_free))
     matches = store.spans(np.array([7] * 2000, np.int32), 0, 32)
-    assert sum(match.n for match in matches) >= 1900
+    assert sum(len(match) for match in matches) >= 1900

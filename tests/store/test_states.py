@@ -40,7 +40,7 @@ def test_a_state_that_overflowed_is_none(number: float, column: int) -> None:
     store.put(rows)
     store.put(rows_of(READ, n_exact=2, salt="relayed", captured=[(2, len(READ))]))
     (span,) = spans(store, ANSWER)  # whole, from the run that has all states, though it is not exact
-    assert np.isfinite(span.rows.states[CAPTURE][span.offset : span.offset + span.n]).all()
+    assert np.isfinite(span.rows.states[CAPTURE][span.offset : span.offset + len(span)]).all()
 
 
 def test_a_state_that_overflowed_is_replaced_by_one_that_did_not() -> None:
@@ -70,7 +70,7 @@ def test_rows_captured_for_another_profile_are_passed_over_once_others_have_what
     store.put(relayed_with_other_states())
     (after,) = spans(store, ANSWER)
     assert_match(after, ANSWER, relayed_with_other_states())
-    assert np.isfinite(after.rows.states[OTHER][after.offset : after.offset + after.n]).all()
+    assert np.isfinite(after.rows.states[OTHER][after.offset : after.offset + len(after)]).all()
 
 
 def test_exact_rows_gain_the_states_of_a_new_profile_and_lose_the_old_ones(captured_under_an_old_profile: Store, tmp_path: Path) -> None:

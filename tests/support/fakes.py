@@ -225,14 +225,13 @@ class FakeEngine:
     def _fill(self, plan: Plan, cells: np.ndarray) -> None:
         for segment in plan.segments:
             exact_before = self._n_exact == len(self._tokens)
-            if segment.match is None:
+            if segment.rows is None:
                 self._append(plan.tokens[segment.start : segment.end])
                 exact = len(segment)
             else:
-                match = segment.match
-                self._place(match.rows, match.offset, match.n, delta=segment.start - (match.rows.position + match.offset))
+                self._place(segment.rows, segment.offset, len(segment), segment.rotation)
                 cells[:, segment.start : segment.end] = CellMap.PREFIX if segment.kind is Kind.PREFIX else CellMap.REUSED
-                exact = min(max(match.rows.n_exact - match.offset, 0), match.n) if segment.kind is Kind.PREFIX else 0
+                exact = segment.n_exact if segment.kind is Kind.PREFIX else 0
             if exact_before:
                 self._n_exact += exact
 

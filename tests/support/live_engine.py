@@ -18,7 +18,7 @@ from relaylite.engine.engine import Engine
 from relaylite.engine.interface import Prefill
 from relaylite.engine.options import EngineOptions
 from relaylite.reuse import row_numbers
-from relaylite.reuse.plan import Kind, Match, Plan, Segment
+from relaylite.reuse.plan import Kind, Plan, Segment
 from relaylite.reuse.policies import FULL, NAIVE, Policy
 from relaylite.reuse.profile import Profile, RelayParameters
 from relaylite.reuse.rows import Rows, Tokens
@@ -37,12 +37,13 @@ class Taken:
     kind: Kind = Kind.SPAN
 
     @property
-    def match(self) -> Match:
-        return Match(0, self.rows, self.first, len(self.rows) - self.first if self.n is None else self.n)
-
-    @property
     def tokens(self) -> Tokens:
-        return self.rows.tokens[self.first : self.first + self.match.n]
+        end = len(self.rows) if self.n is None else self.first + self.n
+        return self.rows.tokens[self.first : end]
+
+    def at(self, start: int) -> Segment:
+        """As a segment of a prompt that begins at `start`."""
+        return Segment(start, start + len(self.tokens), self.kind, self.rows, self.first)
 
 
 def plan_of(policy: Policy, *parts: Taken | Sequence[int] | Tokens) -> Plan:
@@ -52,8 +53,7 @@ def plan_of(policy: Policy, *parts: Taken | Sequence[int] | Tokens) -> Plan:
     for part in parts:
         start = len(tokens)
         tokens += [int(token) for token in (part.tokens if isinstance(part, Taken) else part)]
-        match = Match(start, part.rows, part.first, part.match.n) if isinstance(part, Taken) else None
-        segments.append(Segment(start, len(tokens), part.kind if isinstance(part, Taken) else Kind.NEW, match))
+        segments.append(part.at(start) if isinstance(part, Taken) else Segment(start, len(tokens), Kind.NEW))
     return Plan(np.array(tokens, np.int32), tuple(segments), policy)
 
 
@@ -93,7 +93,7 @@ class LiveEngine:
 
     def reset(self) -> None:
         """As it was opened, whatever a test did."""
-        self.engine.use(Profile("", dict(self.engine.profile.modes)))
+        self.engine.use(Profile("", dict(self.engine.profile.fidelities)))
 
     def tokens(self, n: int, seed: int = 0) -> list[int]:
         """Random ids without control tokens."""

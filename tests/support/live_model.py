@@ -4,17 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from relaylite.engine import llama, native
 from relaylite.engine.cache import Cache
+from relaylite.reuse.plan import Kind, Segment
 from relaylite.reuse.rows import RowLayout, Rows, Tokens
 
 Bytes = npt.NDArray[np.uint8]
+
+
+class Part(NamedTuple):
+    """Cells that a test places: rows `[first, first + n)` of `rows`, K rotated by `delta` positions, or (`rows` None) `n` empty ones."""
+
+    n: int
+    rows: Rows | None = None
+    first: int = 0
+    delta: int = 0
+
+    def at(self, start: int) -> Segment:
+        """As a segment that begins at `start`; its rows say that they stood where that needs this rotation."""
+        if self.rows is None:
+            return Segment(start, start + self.n, Kind.NEW)
+        return Segment(start, start + self.n, Kind.SPAN, replace(self.rows, position=start - self.first - self.delta), self.first)
+
+
+def tiled(start: int, parts: Sequence[Part]) -> list[Segment]:
+    """The parts one after another, from position `start` on."""
+    segments: list[Segment] = []
+    for part in parts:
+        segments.append(part.at(segments[-1].end if segments else start))
+    return segments
 
 
 @dataclass(frozen=True)
@@ -38,6 +63,14 @@ class LiveModel:
     def tokens(self, n: int, seed: int = 0) -> Tokens:
         """Random ids without control tokens."""
         return np.random.default_rng(seed).integers(20, self.model.vocab.n_tokens - 20, n).astype(np.int32)
+
+    def append(self, parts: Sequence[Part]) -> None:
+        """Place the parts behind the live sequence."""
+        self.cache.append(tiled(len(self.cache), parts))
+
+    def write(self, start: int, parts: Sequence[Part], layers: range) -> None:
+        """Write these layers of the parts into cells from position `start` on."""
+        self.cache.write(tiled(start, parts), layers)
 
     def decode(self, tokens: Tokens | Sequence[int], *, batch: int | None = None) -> npt.NDArray[np.float32]:
         """llama_decode behind the live sequence, `batch` tokens at a time (as many as fit by default); logits of the last."""

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from relaylite.engine import native
-from relaylite.engine.cache import Placement
 from relaylite.reuse.kv_types import KV_TYPES
 from relaylite.reuse.row_numbers import values
-from support.live_model import LiveModel, opened
+from support.live_model import LiveModel, Part, opened
 
 CACHE_TYPES = {"f32": 1e-4, "f16": 1e-3, "bf16": 5e-3, "q8_0": 0.02, "q4_0": 0.2}
 """Types of the KV cache, and how far moved K rows of layer 0 may be off (see `error_of_moved_keys`)."""
@@ -120,7 +119,7 @@ def is_sliced_as_decoded(live: LiveModel) -> bool:
     rows, logits = live.decoded_rows(tokens)
     for cut in range(1, live.n_layer):
         live.cache.truncate(0)
-        live.cache.append([Placement(N_TOKENS)])
+        live.append([Part(N_TOKENS)])
         below = live.cache.slice((0, cut), where, tokens=tokens, want=("hidden",))
         above = live.cache.slice((cut, live.n_layer), where, hidden=below.hidden, want=("logits",))
         if not (np.array_equal(live.live_rows().data, rows.data) and np.array_equal(above.logits, logits)):
@@ -135,7 +134,7 @@ def error_of_moved_rows(live: LiveModel) -> float:
     assert live.context.decode(tokens, SHIFT) == 0
     expected = live.rows_of(live.cache.read(0, N_TOKENS))  # the cells fill from 0, whatever the positions
     live.cache.truncate(0)
-    live.cache.append([Placement(N_TOKENS, rows, delta=SHIFT)])
+    live.append([Part(N_TOKENS, rows, delta=SHIFT)])
     moved = live.live_rows()
     return max(
         float(np.linalg.norm(got.view(np.float32) - wanted.view(np.float32)) / np.linalg.norm(wanted.view(np.float32)))
@@ -152,7 +151,7 @@ def error_of_moved_keys(path: Path, kv_type: str) -> float:
         assert live.context.decode(tokens, SHIFT) == 0
         expected = values(live.rows_of(live.cache.read(0, N_TOKENS)).k(0), KV_TYPES[kv_type])
         live.cache.truncate(0)
-        live.cache.append([Placement(N_TOKENS, rows, delta=SHIFT)])
+        live.append([Part(N_TOKENS, rows, delta=SHIFT)])
         moved = live.live_rows()
         assert np.array_equal(moved.v(0), rows.v(0))
         return float(np.linalg.norm(values(moved.k(0), KV_TYPES[kv_type]) - expected) / np.linalg.norm(expected))

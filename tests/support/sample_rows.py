@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from relaylite.reuse.plan import Match
+from relaylite.reuse.plan import Segment
 from relaylite.reuse.rows import RowLayout, Rows
 
 LAYOUT = RowLayout(k_bytes=(8, 16), v_bytes=(8, 8), fingerprint="f1")
@@ -49,9 +49,9 @@ def row_bytes(rows: Rows, offset: int, n: int) -> list[bytes]:
     return [b"".join(part[i].tobytes() for part in parts) for i in range(n)]
 
 
-def assert_match(match: Match, tokens: Sequence[int], source: Rows) -> None:
-    """`match` holds the prompt's tokens, and their rows as `source` has them at the position that the match names."""
-    found = match.rows.tokens[match.offset : match.offset + match.n].tolist()
-    assert found == list(tokens[match.start : match.end])
-    place = match.rows.position + match.offset - source.position
-    assert row_bytes(match.rows, match.offset, match.n) == row_bytes(source, place, match.n)
+def assert_match(found: Segment | None, tokens: Sequence[int], source: Rows) -> None:
+    """`found` holds the prompt's tokens, and their rows as `source` has them at the position that the segment's rows name."""
+    assert found is not None and found.rows is not None
+    assert found.rows.tokens[found.offset : found.offset + len(found)].tolist() == list(tokens[found.start : found.end])
+    place = found.rows.position + found.offset - source.position
+    assert row_bytes(found.rows, found.offset, len(found)) == row_bytes(source, place, len(found))

@@ -1,13 +1,13 @@
-"""`RunIndex`: where runs of prompt tokens stand in the stored texts. Token ids only; it knows no rows.
+"""`OverlapIndex`: which tokens a prompt shares with the stored texts. Token ids only; it knows no rows.
 
-Every text is cut into tiles of `window` tokens, whose hashes lie sorted. A run of `2 * window - 1` tokens always holds a
-whole tile, so looking up the hash of every window of a prompt misses none; tiles that follow one another are joined,
-compared token by token, and grown at both ends.
+Every text is cut into tiles of `window` tokens, whose hashes lie sorted. Any `2 * window - 1` tokens in a row hold a whole tile, so looking
+up the hash of every window of a prompt misses no overlap of that length. Tiles that follow one another are joined, compared token by token,
+and grown at both ends.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -18,22 +18,33 @@ GAP = -1  # stands between texts in the arena; no token has this id
 MAX_TILES = 64  # of one hash, the newest are tried; more occur only in text that repeats itself
 
 
-class Run(NamedTuple):
-    """Prompt tokens `[start, start + n)` equal tokens `[offset, offset + n)` of text `key`; it cannot grow at either end."""
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Prompt tokens `[start, start + n)` equal tokens `[offset, offset + n)` of text `key`. Of equally long ones the higher `rank` wins."""
 
     start: int
     n: int
     key: int
     offset: int
+    rank: tuple[int, ...] = ()
+
+    @property
+    def end(self) -> int:
+        return self.start + self.n
+
+    def within(self, start: int, end: int) -> Overlap:
+        """The part at prompt positions `[start, end)`."""
+        first, last = max(start, self.start), min(end, self.end)
+        return Overlap(first, last - first, self.key, self.offset + first - self.start, self.rank)
 
 
 def window_for(min_length: int) -> int:
-    """The widest window that finds every run of `min_length` tokens."""
+    """The widest window that finds every overlap of `min_length` tokens."""
     return max(1, (min_length + 1) // 2)
 
 
-class RunIndex:
-    """Texts by key, and the runs that a prompt shares with them. Keys are never used twice."""
+class OverlapIndex:
+    """Texts by key, and what a prompt shares with them. Keys are never used twice."""
 
     _arena: Tokens  # all texts, a gap before each and after the last
     _used: int
@@ -50,7 +61,7 @@ class RunIndex:
         self._clear()
 
     def add(self, key: int, tokens: Tokens) -> None:
-        """Make the text findable; `key` must be new. O(tiles) with a small constant: one copy of the sorted hashes."""
+        """Make the text findable; `key` must be new. O(tiles) with a small constant: the sorted hashes are copied once."""
         start, n = self._used, len(tokens)
         self._reserve(n + 1)
         self._arena[start : start + n] = tokens
@@ -76,8 +87,11 @@ class RunIndex:
         if self._dead > self._used // 2:
             self._compact()
 
-    def find(self, tokens: Tokens, min_length: int) -> list[Run]:
-        """All longest runs of at least `min_length` tokens; none is missed if `min_length >= 2 * window - 1`."""
+    def find(self, tokens: Tokens, min_length: int) -> list[Overlap]:
+        """All overlaps of at least `min_length` tokens that cannot grow at either end, in no order, without ranks.
+
+        None is missed if `min_length >= 2 * window - 1`.
+        """
         at, tile = self._tile_pairs(tokens)
         if not len(at):
             return []
@@ -85,8 +99,8 @@ class RunIndex:
         long_enough = lengths >= min_length
         starts, places, lengths = starts[long_enough], places[long_enough], lengths[long_enough]
         text = np.searchsorted(np.asarray(self._starts), places, side="right") - 1
-        runs = zip(starts.tolist(), lengths.tolist(), text.tolist(), places.tolist(), strict=True)
-        return [Run(start, n, self._keys[i], place - self._starts[i]) for start, n, i, place in runs]
+        found = zip(starts.tolist(), lengths.tolist(), text.tolist(), places.tolist(), strict=True)
+        return [Overlap(start, n, self._keys[i], place - self._starts[i]) for start, n, i, place in found]
 
     def _tile_pairs(self, tokens: Tokens) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Prompt positions and arena positions of equal tiles, checked token by token, ordered along diagonals."""
@@ -108,7 +122,7 @@ class RunIndex:
     def _join(
         self, tokens: Tokens, at: npt.NDArray[np.int64], tile: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Tiles that follow one another on a diagonal as one run, grown left and right by less than a tile."""
+        """Tiles that follow one another on a diagonal, joined and grown at both ends: starts in prompt, places in arena, lengths."""
         diagonal = tile - at
         first = np.ones(len(at), bool)
         first[1:] = (diagonal[1:] != diagonal[:-1]) | (at[1:] != at[:-1] + self.window)

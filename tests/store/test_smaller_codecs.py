@@ -1,4 +1,4 @@
-"""Rows on disk in smaller forms: they come back with some loss, are never exact, and nothing else is lost for them."""
+"""Rows on disk by smaller codecs: they come back with some loss, are never exact, and nothing else is lost for them."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from support.rows_on_disk import PLENTY, TEXT, WIDE, files, found, lossy, prompt
 from support.sample_rows import assert_match
 
 from relaylite.store import Store
-from relaylite.store.quantize import CODECS
+from relaylite.store.codec import CODECS
 
 
-def test_rows_are_exact_until_only_a_smaller_form_is_left(tmp_path):
+def test_rows_are_exact_until_only_a_smaller_codec_is_left(tmp_path):
     rows = smooth_rows(TEXT)
     store = lossy(tmp_path, 2 * rows.n_bytes)
     store.put(rows)
     store.flush()
-    assert store.prefix(prompt(TEXT), exact=True).n == 80  # still in memory as it was
+    assert len(store.prefix(prompt(TEXT), exact=True)) == 80  # still in memory as it was
     for first in (1, 2, 3):
         store.put(smooth_rows([first, *TEXT[1:]]))
     assert store.prefix(prompt(TEXT), exact=True) is None
     for _ in range(2):  # from the file, then from memory again
         left = store.prefix(prompt(TEXT), exact=False)
-        assert left.n == 80 and left.rows.n_exact == 0
+        assert len(left) == 80 and left.rows.n_exact == 0
     assert store.prefix(prompt(TEXT), exact=True) is None
     store.put(rows)
     again = store.prefix(prompt(TEXT), exact=True)
-    assert again.n == 80 and again.rows.n_exact == 80
+    assert len(again) == 80 and again.rows.n_exact == 80
     assert_match(again, TEXT, rows)
 
 
-def test_what_goes_on_from_a_smaller_form_is_found_behind_it(tmp_path):
+def test_what_goes_on_from_a_smaller_codec_is_found_behind_it(tmp_path):
     store = lossy(tmp_path)
     store.put(smooth_rows(TEXT[:50]))
     store.put(smooth_rows(TEXT))
@@ -44,12 +44,12 @@ def test_what_goes_on_from_a_smaller_form_is_found_behind_it(tmp_path):
     assert len(files(tmp_path)) == 2
     again = lossy(tmp_path)
     match = found(again, TEXT, exact=False)
-    assert match.n == 80 and match.rows.n_exact == 0 and again.prefix(prompt(TEXT), exact=True) is None
+    assert len(match) == 80 and match.rows.n_exact == 0 and again.prefix(prompt(TEXT), exact=True) is None
     again.put(replace(match.rows, loading=None))  # as a turn that went on from them leaves them
     assert again.stats().tokens == 80 and again.stats().spans == 2
 
 
-def test_exact_rows_before_a_smaller_form_stay_exact(tmp_path):
+def test_exact_rows_before_a_smaller_codec_stay_exact(tmp_path):
     plain = Store(WIDE, PLENTY, folder=tmp_path)
     plain.put(smooth_rows(TEXT[:50]))
     plain.close()
@@ -57,14 +57,14 @@ def test_exact_rows_before_a_smaller_form_stay_exact(tmp_path):
     store.put(smooth_rows(TEXT))
     store.close()
     again = lossy(tmp_path)
-    assert again.prefix(prompt(TEXT), exact=True).n == 50
+    assert len(again.prefix(prompt(TEXT), exact=True)) == 50
     match = again.prefix(prompt(TEXT), exact=False)
-    assert match.n == 80 and match.rows.n_exact == 50
+    assert len(match) == 80 and match.rows.n_exact == 50
     [span] = again.spans(prompt([7, *TEXT]), 0, 32)[:1]
-    assert span.rows.n_exact - span.offset == span.n == 50
+    assert span.rows.n_exact - span.offset == len(span) == 50
 
 
-def test_exact_rows_of_a_text_take_nothing_from_what_stands_behind_its_smaller_form(tmp_path):
+def test_exact_rows_of_a_text_take_nothing_from_what_stands_behind_its_smaller_codec(tmp_path):
     """Both lie in a file of the same name: what is written last is there for both."""
     store = lossy(tmp_path)
     store.put(smooth_rows(TEXT[:50]))
@@ -73,7 +73,7 @@ def test_exact_rows_of_a_text_take_nothing_from_what_stands_behind_its_smaller_f
     again.put(replace(smooth_rows(TEXT), n_exact=0))  # a turn that went on from what came back
     again.put(smooth_rows(TEXT[:50]))  # settled
     again.flush()
-    assert again.prefix(prompt(TEXT), exact=False).n == 80
+    assert len(again.prefix(prompt(TEXT), exact=False)) == 80
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -114,7 +114,7 @@ def test_with_little_room_nothing_is_handed_out_wrong(seed, tmp_path):
                 found(store, text, exact=False)
             case "find exact":
                 if exact := found(store, text, exact=True):
-                    assert_match(exact, text[: exact.n], smooth_rows(text))
+                    assert_match(exact, text[: len(exact)], smooth_rows(text))
             case "flush":
                 store.flush()
             case "close":
