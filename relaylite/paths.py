@@ -127,14 +127,14 @@ def ensure(folder: Path) -> Path:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A new file beside `path` to write to (mode 0600). It takes the place of `path` when the block ends, or goes if the block fails.
+def replacing(path: Path, mode: int = 0o600) -> Iterator[Path]:
+    """A new file beside `path` to write to. It takes the place of `path` when the block ends, or goes if the block fails.
 
     A reader sees the old content or the new one, never a part; so does a reader after a power cut. Raises OSError.
     """
     written = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        os.close(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+        os.close(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode))
         yield written
         _to_disk(written)
         written.replace(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,16 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
         assert path.read_text() == "old" and new.parent == tmp_path
     assert path.read_text() == "half" and names(tmp_path) == ["notes.json"]
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_for_others_to_read_has_the_mode_that_the_user_gives_to_files(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with paths.replacing(tmp_path / "notes.md", mode=0o666) as new:
+            new.write_text("for all")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "notes.md").stat().st_mode & 0o777 == 0o640
 
 
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

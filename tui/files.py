@@ -19,10 +19,10 @@ HISTORY_ENTRY_LIMIT = 20_000  # characters; a pasted file is no message to call 
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write whole or not at all (mode 0600). Raises UsageError in one line."""
+    """Write whole or not at all; who may read it is as for any new file of the user. Raises UsageError in one line."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as written:
+        with replacing(path, mode=0o666) as written:
             written.write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}; choose another place") from error
