@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ggml-backend.h"
-#include "graph.h"
+#include "graph/graph.h"
 #include "stop.h"
 
 namespace relay {
