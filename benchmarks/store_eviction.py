@@ -87,7 +87,7 @@ def seconds_saved(steps: list[Step], budget_bytes: int, foresight: Foresight, *,
     for step in steps:
         prefix = store.prefix(step.prompt, exact=False)
         if with_spans:
-            store.spans(step.prompt, prefix.n if prefix else 0, MIN_SPAN)
+            store.spans(step.prompt, len(prefix) if prefix else 0, MIN_SPAN)
         tokens = np.concatenate([step.prompt, step.answer])
         data = np.zeros(len(tokens) * LAYOUT.token_bytes, np.uint8)
         store.put(Rows(tokens, 0, len(tokens), data, LAYOUT, origin=step.agent))

@@ -82,8 +82,8 @@ class Way:
         watch = Stopwatch()
         plan = make_plan(prompt, store, self._policy)
         for segment in plan.segments:
-            if self._state.endswith("first") and segment.match is not None:
-                segment.match.rows.bring()
+            if self._state.endswith("first") and segment.rows is not None:
+                segment.rows.bring()
         plan_ms = watch.ms()
         prefill = self._engine.prefill(plan, lambda _: None)
         if self._policy is not FULL and plan.count(Kind.SPAN) < len(text):
