@@ -88,7 +88,7 @@ class Settling:
 
     @contextmanager
     def put_off(self) -> Iterator[None]:
-        """Not before `after_s` seconds have passed since the end of this block."""
+        """Stops settling now, and starts its timer again when the block ends."""
         self.stop()
         try:
             yield

@@ -31,7 +31,7 @@ OnPhase = Callable[[PhaseName], None]
 
 
 class Engine:
-    """Fulfils `interface.EngineLike` with llama.cpp. Used by one thread at a time, except `cancel`."""
+    """Fulfils `interface.EngineLike` with llama.cpp. `EngineLike` says what other threads may call."""
 
     @classmethod
     def open(cls, path: Path, options: EngineOptions | None = None) -> Engine:

@@ -107,7 +107,8 @@ class WriterLike(Iterator[Delta], Protocol):
 class EngineLike(Protocol):
     """One model with one live sequence: the tokens whose rows are in the cache, from position 0 on.
 
-    Used by one thread at a time, except `cancel`. A turn calls `prefill`, then `generate`, then `harvest`.
+    Used by one thread at a time; only `cancel` and `tokenizer.piece` may be called from others meanwhile. A turn calls `prefill`, then
+    `generate`, then `harvest`.
     Every method but `cancel` and `close` raises EngineClosed after `close`. After any other error the engine can be used again: the next
     `prefill` starts from an empty sequence.
     """
@@ -148,8 +149,8 @@ class EngineLike(Protocol):
     def harvest(self, origin: str, *, heeds_cancel: bool = False) -> Rows:
         """A copy of all rows of the live sequence: the prompt and the answer, without the answer's last token if that has no row.
 
-        `origin` names where they come from, for people. After a cancelled answer they can be had too: a cancel ends the copying only if
-        it `heeds_cancel`, with Cancelled. A gigabyte takes 0.4 s.
+        `origin`: whose turn they are of, an agent's name, or "" for none. After a cancelled answer they can be had too: a cancel ends the
+        copying only if it `heeds_cancel`, with Cancelled. A gigabyte takes 0.4 s.
         """
         ...
 

@@ -77,7 +77,7 @@ class KeptStates:
         return n
 
     def parting(self, tokens: Tokens) -> int:
-        """Where `tokens` part from a kept sequence whose state cannot be cut there, 0 if nowhere.
+        """How many first tokens are shared with a kept state that cannot be shortened to them, 0 if none is worth a state of its own.
 
         A state kept at this position serves the next prompt that begins alike.
         """

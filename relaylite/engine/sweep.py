@@ -1,4 +1,5 @@
-"""The sweep over layers that fills a placed plan: new tokens in every layer, and of the spans the cells that the new prefix changes.
+"""The sweep over layers that fills a placed plan: new tokens in every layer, and of relayed tokens the cells that the new text before
+them changes.
 
 After RelayCaching (Geng et al., arXiv 2603.13289, section 4); docs/method.md names the steps, and says what is measured and why.
 `selection` decides which tokens are selected; the native extension runs the layers.

@@ -1,4 +1,4 @@
-"""The plan of a prompt: which tokens come from where. A plain value, made before anything touches the cache."""
+"""`Plan` of a prompt, tiled by `Segment`s: which tokens come from where. Plain values, made before anything touches the cache."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from relaylite.reuse.rows import Rows, Tokens
 class Kind(Enum):
     """How the rows of a segment come to be."""
 
-    PREFIX = "prefix"  # taken over in place, exactly
+    PREFIX = "prefix"  # taken over in place: nothing is rotated or repaired
     SPAN = "span"  # relayed: placed, rotated, and repaired where the policy says so
     NEW = "new"  # computed
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Positions `[start, end)` of a prompt, and where their rows are: in `rows`, from its row `offset` on, one for each position.
+    """Positions `[start, end)` of a prompt, and where their rows are: those of `rows`' tokens from `offset` on, one token a position.
 
     The token ids at these positions are `rows.tokens[offset : offset + len(self)]`. `rows` is None exactly if `kind` is NEW. The store
     finds segments, a plan is tiled by them, and the native cache writes their rows into its slots; none of these steps copies rows.
@@ -44,7 +44,7 @@ class Segment:
 
     @property
     def n_exact(self) -> int:
-        """How many rows from the start of the segment are exact (`Rows.n_exact`). 0 without rows."""
+        """How many tokens from the start of the segment have exact rows (`Rows.n_exact`). 0 without rows."""
         return 0 if self.rows is None else min(max(self.rows.n_exact - self.offset, 0), len(self))
 
     def within(self, start: int, end: int) -> Segment:

@@ -1,8 +1,7 @@
 """Makes the plan of a prompt: asks the store what is known, and tiles the tokens by it. Touches no cache and no model.
 
 Exact policies take over only exact rows of a stored text that the prompt begins with. Relaying policies also go on from their own earlier
-prompts, whose rows may rest on relayed ones. Such rows count as prefix, since nothing moves: a conversation keeps what its first relay
-lost, and loses no more.
+prompts, whose rows may rest on relayed ones. These are not exact, but nothing is moved again, so no loss is added.
 """
 
 from __future__ import annotations

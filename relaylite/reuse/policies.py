@@ -16,8 +16,8 @@ class Policy:
     """What a plan may reuse.
 
     `use_prefix`: the rows that the prompt begins with, in place. `use_spans`: rows from elsewhere, with K rotated to their new positions;
-    only spans of at least `min_span` tokens. `repairs`: recompute the span cells that the new prefix changes, as the model's profile says
-    for this `fidelity`.
+    only spans of at least `min_span` tokens. `repairs`: recompute the span cells that the new text before them changes, as the model's
+    profile says for this `fidelity`.
     """
 
     name: str

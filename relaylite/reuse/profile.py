@@ -31,9 +31,10 @@ class RelayParameters:
     `l_start`: the layer that captured hidden states enter, and the first in which selected tokens are recomputed (0: from their ids).
     `l_det`: the layer in which deviation is measured, by `detector`. "attention" compares the attention output there with the captured one,
     and needs `l_det == l_start`; "value" runs all span tokens from `l_start` on, and compares V. `l_end`: the first layer in which selected
-    tokens are no longer computed; they still write K and V there. A token's score is its deviation in multiples of the mean, and up to
-    `lead` more at the start of its span. It is selected if its score exceeds `tau` times the mean score. `max_share`: the share of the
-    spans' tokens that is selected at most; for more than 256 tokens it is raised to the power of 1 + `thinning` for each doubling.
+    tokens are no longer computed; they still write K and V there. `n_layer` (shipped): they are computed to the end. A token's score is its
+    deviation in multiples of the mean, and up to `lead` more at the start of its span. It is selected if its score exceeds `tau` times the
+    mean score. `max_share`: the share of the spans' tokens that is selected at most; for more than 256 tokens it is raised to the power of
+    1 + `thinning` for each doubling.
     """
 
     l_start: int

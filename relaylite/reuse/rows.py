@@ -1,6 +1,6 @@
-"""KV rows on the host: what tokens that were computed one after another left in the cache, ready to be placed again.
+"""`Rows` of tokens that were computed one after another, copied from the cache and ready to be placed again; `RowLayout`, their sizes.
 
-A *row* is one token's K or V in one layer. `Rows` is a plain value: it knows neither llama.cpp nor files.
+A *row* is one token's K or V in one layer. `Rows` is a plain value that knows neither llama.cpp nor files; its `loading` may read some.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Rows:
     then V of layer 0, …. K is rotated for the positions given here. While `loading` is not done, layers that it has not brought are
     undefined. `k`, `v` and `slice` bring what they need, and may raise Damaged; before `data` is used, call `bring`.
     `states` maps a capture name (`"l_in-<il>"`, `"attn-<il>"`) to float16 `[n, width]`; a token that was not captured holds NaN.
-    The first `n_exact` rows were computed from these tokens alone, from position 0 on, by llama.cpp or by slices of its graph: they
-    differ from any other such computation by rounding. The others rest on relayed rows. `origin` says who wrote the text (an agent's
-    name, or "" for prompts). Raises ValueError if `data` has another size, or `n_exact` is outside `[0, n]`.
+    The rows of the first `n_exact` tokens were computed from these tokens alone, from position 0 on, by llama.cpp or by slices of its
+    graph: they differ from any other such computation by rounding. The others rest on relayed rows. `origin` says whose turn these rows are
+    of: an agent's name, or "" if they are of no turn. Raises ValueError if `data` has another size, or `n_exact` is outside `[0, n]`.
     """
 
     tokens: Tokens
@@ -103,7 +103,7 @@ class Rows:
         return v_of(self.data, self.layout, layer)
 
     def slice(self, start: int, end: int) -> Rows:
-        """A copy of the rows of tokens `[start, end)`, counted from the first row. Raises ValueError outside `[0, n]`, or Damaged."""
+        """A copy of the rows of tokens `[start, end)`, counted from the first token. Raises ValueError outside `[0, n]`, or Damaged."""
         if not 0 <= start <= end <= len(self):
             raise ValueError(f"[{start}, {end}) outside [0, {len(self)})")
         layers = range(self.layout.n_layer)

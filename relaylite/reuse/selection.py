@@ -27,7 +27,7 @@ def angle(a: F32, b: F32, n_head: int = 1) -> F32:
 def score(deviation: F32, offsets: Tokens, lead: float) -> F32:
     """float32 `[n]`, by which `select` ranks tokens: the deviation in multiples of its mean, and up to `lead` more at the start of a span.
 
-    What stands first in a span has the changed prefix right before it, and everything behind it reads its rows. `deviation` is float32
+    What stands first in a span has the new text right before it, and everything behind it reads its rows. `deviation` is float32
     `[n]`, NaN where nothing was measured; the score is NaN there, too. `offsets` is int32 `[n]`: each token's place in its span.
     """
     known = deviation[~np.isnan(deviation)]

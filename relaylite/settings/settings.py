@@ -1,7 +1,8 @@
 """Settings: what a run uses unless told otherwise, and where each value came from.
 
 Precedence: flag > `RELAYLITE_*` variable > `./relaylite.toml` > the user's config.toml > the default below. `[store]` and `[tui]`
-are tables of settings (variables `RELAYLITE_STORE_RAM`, …); `[relay]` is passed on to the policy as it stands.
+are tables of settings (variables `RELAYLITE_STORE_RAM`, …); `[relay]` replaces parameters of the model's
+profile in every fidelity.
 """
 
 # ruff: noqa: RUF009  (_setting makes dataclass fields)
@@ -101,7 +102,7 @@ class Settings:
     )
     store: StoreSettings = field(default_factory=StoreSettings)
     tui: TuiSettings = field(default_factory=TuiSettings)
-    relay: Mapping[str, Any] = _setting({}, readers.table, "Parameters of the relay policy.")
+    relay: Mapping[str, Any] = _setting({}, readers.table, "Parameters of repair, in place of those of the model's profile.")
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def for_model(self, model: str | None) -> Settings:

@@ -1,4 +1,4 @@
-"""Which rows have the hidden states that relaying needs. A token that was not captured holds NaN; F16 may also overflow."""
+"""`captured_rows`: which tokens have the hidden states that relaying needs. Others hold NaN, or an F16 that overflowed."""
 
 from __future__ import annotations
 

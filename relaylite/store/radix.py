@@ -1,7 +1,7 @@
 """`RadixTree`: stored texts by the token ids that they begin with. What they share is there once. Knows no budget and reads no file.
 
-A `Node` stands for the rows of some tokens behind those of its parents, either all exact or all relayed. No two children of a node begin
-with the same token and exactness.
+A `Node` stands for the rows of some tokens behind those of its parents, either all exact or all relayed. A node has at most two children
+that begin with the same token: one exact, one relayed.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class Store:
     def put(self, rows: Rows) -> None:
         """Keep `rows`. Rows that are stored already are not stored again. The arrays must not be written to afterwards.
 
-        The states that they have are those that relaying needs from now on: tokens that have only others count as not captured.
+        From now on a token counts as captured only if it has all the states that `rows` have.
         Raises ValueError if the rows are of another layout.
         """
         if rows.layout != self.layout:

@@ -1,7 +1,7 @@
-"""Which rows are worth their bytes: the seconds of prefill that they save, times the chance that the next turns ask for them.
+"""`Foresight`: the chance that the next turns ask for certain rows. `Uses`: who asked for them so far.
 
-Two things are learnt: which agent follows which, and in what share of its turns an agent asks for certain rows. Both are counts with a
-prior, so that little evidence says little. Pure arithmetic: no rows, no files, no clock.
+`Tiers` weighs rows by that chance. Two things are learnt: which agent follows which, and in what share of its turns an agent asks for
+certain rows. Both are counts with a prior, so that little evidence says little. Pure arithmetic: no rows, no files, no clock.
 """
 
 from __future__ import annotations

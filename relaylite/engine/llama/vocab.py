@@ -13,7 +13,10 @@ _GUARD = "\x01"
 
 
 class Vocab:
-    """Token ids and their bytes. Fulfils `prompt.builder.Tokenizer`. Raises EngineClosed when the model is closed."""
+    """Token ids and their bytes. Fulfils `prompt.tokenizer.Tokenizer`. Raises EngineClosed when the model is closed.
+
+    Any thread may call `piece`.
+    """
 
     def __init__(self, pointer: Any, *, is_spaced: bool) -> None:
         self._address = pointer
