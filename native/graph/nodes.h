@@ -20,8 +20,8 @@ std::vector<LayerNodes> find_layer_nodes(const Graph & graph, int32_t n_layer);
 
 // The residual stream that enters layer `il`. Null for layer 0, and if the graph has no such node.
 ggml_tensor * entering(const Graph & graph, int32_t il);
-// The node whose value `tensor` stores, behind views, copies, a norm without weights, and the Hadamard rotation of a
-// cache. `n_hadamard` gets the size of that rotation's matrix.
+// The node whose value `tensor` stores, behind views, copies, a norm without weights, and the Hadamard product of a
+// cache. `n_hadamard` gets the size of that matrix.
 ggml_tensor * behind_layout(const Graph & graph, ggml_tensor * tensor, int64_t * n_hadamard);
 // The layer number behind `prefix` in `name` ("cache_k_l12", "l_out-12 (view)"), or -1.
 int32_t layer_of(const char * name, const char * prefix);

@@ -44,7 +44,7 @@ class Chain:
         settle_after_s: float | None = None,
     ) -> None:
         self._runner = runner
-        self._settling = Settling(runner, self._prompts, settle_after_s)
+        self._settling = Settling(runner, self._agent_prompts, settle_after_s)
         self._fingerprint = transcript.tokenizer_fingerprint(runner.tokenizer)
         self._run = Run()
         self._notices: list[str] = []
@@ -106,7 +106,7 @@ class Chain:
         if not task.strip():
             raise UsageError("the task is empty; write what the agents shall do")
         round = Round(task, files=tuple(files))
-        self._prompts().check_fits(round)
+        self._agent_prompts().check_fits(round)
         return self._begin(round, stop_after)
 
     def resume(self, stop_after: int | None = None) -> Generator[Event, None, None]:
@@ -155,7 +155,7 @@ class Chain:
         Raises UsageError if there is no such answer, Cancelled after `cancel`, EngineBusy, EngineClosed.
         """
         turn = self.conversation.answer(round, index)
-        request = TurnRequest(turn.agent, index, round, self._prompts().answered(turn), Sampling(max_tokens=1), FULL)
+        request = TurnRequest(turn.agent, index, round, self._agent_prompts().answered(turn), Sampling(max_tokens=1), FULL)
         run = self._run = Run()
         with self._settling.put_off(), self._runner.lend(run):
             [done] = [event for event in TurnRun(self._runner, run, request).events() if isinstance(event, PrefillDone)]
@@ -166,7 +166,7 @@ class Chain:
 
         Any run that begins ends it. Raises EngineBusy while a run goes on, EngineClosed.
         """
-        return settle(self._runner, self._prompts().earlier_messages())
+        return settle(self._runner, self._agent_prompts().earlier_messages())
 
     def to_dict(self) -> dict[str, Any]:
         """The conversation as plain values for JSON; `Relay.chain_from_dict` reads them back."""
@@ -184,8 +184,8 @@ class Chain:
 
     # inside
 
-    def _prompts(self) -> AgentPrompts:
-        return AgentPrompts(self.conversation, self.agents, self.sampling, self._runner.prompts, self._runner.engine.info.n_ctx)
+    def _agent_prompts(self) -> AgentPrompts:
+        return AgentPrompts(self.conversation, self.agents, self.sampling, self._runner.prompt_builder, self._runner.engine.info.n_ctx)
 
     def _begin(self, round: Round, stop_after: int | None) -> Generator[Event, None, None]:
         if stop_after is not None and not 0 <= stop_after < len(self.agents):
@@ -207,7 +207,7 @@ class Chain:
         with self._settling.put_off(), self._runner.lend(run):
             self._run, self._notices = run, []
             number = self.conversation.begin(round)
-            info, prompts, policy = self._runner.engine.info, self._prompts(), self._runner.effective(self.policy)
+            info, prompts, policy = self._runner.engine.info, self._agent_prompts(), self._runner.effective(self.policy)
             try:
                 yield ChainStarted(tuple(agent.name for agent in self.agents), policy.label, number)
                 for text in (*self._runner.take_warnings(), notices.relaying_is_off(info.relay_refusal, self.policy)):

@@ -79,14 +79,14 @@ class Runner:
 
     def __init__(self, engine: EngineLike, store: Store) -> None:
         self.engine, self.store = engine, store
-        self.prompts = PromptBuilder(engine.template, engine.tokenizer)
-        self._state = threading.Condition()
+        self.prompt_builder = PromptBuilder(engine.template, engine.tokenizer)
+        self._lock = threading.Condition()
         self._run: Run | None = None
         self._is_closed = False
         self._warnings = list(engine.info.warnings)
         self._process = os.getpid()
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="relaylite-prefill")
-        self._await_worker()  # start it here: an interrupt while its thread starts would leave two
+        self._prefill_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="relaylite-prefill")
+        self._await_prefill_thread()  # start it here: an interrupt while its thread starts would leave two
 
     @property
     def is_closed(self) -> bool:
@@ -137,7 +137,7 @@ class Runner:
         Raises what `check_free` raises, and Cancelled if `run` was cancelled before. If the model is closed meanwhile, a Cancelled from
         inside becomes EngineClosed, unless the run is in the background.
         """
-        with self._state:
+        with self._lock:
             self._clear_background()
             self._run = run
             run.reader = threading.get_ident()
@@ -146,17 +146,17 @@ class Runner:
             yield
         except BaseException as error:
             self.cancel(run)
-            self._await_worker()
+            self._await_prefill_thread()
             if isinstance(error, Cancelled) and self.is_closed and not run.is_background:
                 raise EngineClosed(CLOSED_MEANWHILE) from error
             raise
         finally:
-            with self._state:
+            with self._lock:
                 self._run = None
-                self._state.notify_all()
+                self._lock.notify_all()
 
     def _clear_background(self) -> None:
-        """Stop what runs in the background and wait until it has; to be called with the state held. Raises what `check_free` raises.
+        """Stop what runs in the background and wait until it has; to be called with the lock held. Raises what `check_free` raises.
 
         Others may wait as well, or close the model meanwhile: who gets the engine is decided anew after every wait.
         """
@@ -164,19 +164,19 @@ class Runner:
         self.check_free()
         while (background := self._run) is not None:
             self.cancel(background)
-            if not self._state.wait_for(lambda: self._run is not background, deadline - time.monotonic()):
+            if not self._lock.wait_for(lambda: self._run is not background, deadline - time.monotonic()):
                 raise EngineBusy(f"work in the background did not stop within {CLOSE_TIMEOUT_S:.0f} s; try again")
             self.check_free()
 
-    def _await_worker(self) -> None:
-        """Until nothing of a run is left in the worker."""
-        with suppress(RuntimeError):  # Python is going down and has ended the worker already
-            self._worker.submit(int).result()
+    def _await_prefill_thread(self) -> None:
+        """Until nothing of a run is left in the prefill thread."""
+        with suppress(RuntimeError):  # Python is going down and has ended the thread already
+            self._prefill_thread.submit(int).result()
 
     def cancel(self, run: Run) -> None:
         """Stop `run`, now or when it begins; from any thread."""
         run.cancelled.set()
-        with self._state:
+        with self._lock:
             if self._run is run:
                 self.engine.cancel()
 
@@ -201,7 +201,7 @@ class Runner:
                     self.store.forget(damaged)
                     plan_now = make_plan(plan.tokens, self.matcher, plan.policy)
 
-        future = self._worker.submit(work)
+        future = self._prefill_thread.submit(work)
         future.add_done_callback(lambda _: phases.put(None))
         while (phase := phases.get()) is not None:
             yield Phase(phase)
@@ -223,7 +223,7 @@ class Runner:
 
     def close(self) -> None:
         """Cancel what runs, wait for it, and free the model. Does nothing the second time, or in a forked process."""
-        with self._state:  # no run begins between this and the look at the one that goes on
+        with self._lock:  # no run begins between this and the look at the one that goes on
             if self.is_closed:
                 return
             self._is_closed = True
@@ -232,10 +232,10 @@ class Runner:
             self.cancel(run)
             if run.reader == threading.get_ident() or time.monotonic() > began + READER_GRACE_S:
                 run.end_half_read()
-            with self._state:
-                if self._run is run and not self._state.wait(0.02) and time.monotonic() > began + CLOSE_TIMEOUT_S:
+            with self._lock:
+                if self._run is run and not self._lock.wait(0.02) and time.monotonic() > began + CLOSE_TIMEOUT_S:
                     raise EngineBusy(f"the model did not stop within {CLOSE_TIMEOUT_S:.0f} s; it is freed when the process ends")
-        self._worker.shutdown()
+        self._prefill_thread.shutdown()
         self.engine.close()
 
 

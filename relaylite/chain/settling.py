@@ -26,15 +26,15 @@ from relaylite.reuse.rows import Tokens
 STEP = 256  # tokens computed before their rows are kept
 
 
-def settle(runner: Runner, prompts: Iterable[Tokens], run: Run | None = None) -> int:
-    """Compute what is not known exactly of the starts of prompts, until other work comes; the number of tokens computed.
+def settle(runner: Runner, starts: Iterable[Tokens], run: Run | None = None) -> int:
+    """Compute what is not known exactly of these starts of prompts, until other work comes; the number of tokens computed.
 
     `run`: the one in the background that this shall be. Raises EngineBusy if the engine is in use, EngineClosed.
     """
     run = run or Run(is_background=True)
     n_new = 0
     with suppress(Cancelled), runner.lend(run), runner.store.uncounted():
-        for tokens in prompts:
+        for tokens in starts:
             for n_tokens in _steps(runner, run, tokens):
                 n_new += n_tokens
     return n_new
@@ -68,13 +68,13 @@ def _ended(phases: Generator[Phase, None, Prefilled]) -> Prefilled:
 class Settling:
     """Settles a conversation, in a thread of its own, when `after_s` seconds have passed since `start`; never if that is None.
 
-    `stop` calls it off, another `start` puts it off. `prompts` is a method of the chain, which is not kept alive for this: when the
-    chain is dropped, that calls it off too.
+    `stop` calls it off, another `start` puts it off. `prompts_now` is a method of the chain, which is not kept alive for this:
+    when the chain is dropped, that calls it off too.
     """
 
-    def __init__(self, runner: Runner, prompts: Callable[[], AgentPrompts], after_s: float | None) -> None:
+    def __init__(self, runner: Runner, prompts_now: Callable[[], AgentPrompts], after_s: float | None) -> None:
         self._runner, self._after_s = runner, after_s
-        self._prompts = weakref.WeakMethod(prompts, lambda _: self.stop())
+        self._prompts_now = weakref.WeakMethod(prompts_now, lambda _: self.stop())
         self._timer: threading.Timer | None = None
         self._run = Run(is_background=True)
 
@@ -108,7 +108,7 @@ class Settling:
 
     def _earlier_messages(self) -> Iterator[Tokens]:
         """As they are when the first one is asked for. The chain is not held meanwhile, so it may be dropped."""
-        prompts = self._prompts()
-        known = [] if prompts is None else list(prompts().earlier_messages())
-        del prompts
+        prompts_now = self._prompts_now()
+        known = [] if prompts_now is None else list(prompts_now().earlier_messages())
+        del prompts_now
         yield from known

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from relaylite.engine.native import F32, Handle, Stop, check, ffi, lib, pointer_to, text_of
+from relaylite.engine.native import F32, Handle, Stop, ffi, lib, pointer_to, raise_for, text_of
 from relaylite.errors import NativeError
 from relaylite.reuse.plan import Segment
 from relaylite.reuse.rows import Tokens
@@ -78,7 +78,7 @@ class Cache(Handle):
     def __init__(self, context: int, n_threads: int, stop: Stop | None) -> None:
         out = ffi.new("relay_cache **")
         pointer = ffi.cast("struct llama_context *", context)
-        check(lib.relay_cache_open(pointer, n_threads, ffi.NULL if stop is None else stop.pointer, out))
+        raise_for(lib.relay_cache_open(pointer, n_threads, ffi.NULL if stop is None else stop.pointer, out))
         super().__init__(out[0], lib.relay_cache_close)
         self.info = self._describe()
         self.layers = tuple(self._describe_layer(il) for il in range(self.info.n_layer))
@@ -87,7 +87,7 @@ class Cache(Handle):
 
     def _describe(self) -> CacheInfo:
         info = ffi.new("relay_cache_info *")
-        check(lib.relay_cache_describe(self.pointer, info))
+        raise_for(lib.relay_cache_describe(self.pointer, info))
         return CacheInfo(
             n_layer=info.n_layer,
             n_slots=info.n_slots,
@@ -104,7 +104,7 @@ class Cache(Handle):
 
     def _describe_layer(self, il: int) -> LayerInfo:
         layer = ffi.new("relay_layer_info *")
-        check(lib.relay_cache_describe_layer(self.pointer, il, layer))
+        raise_for(lib.relay_cache_describe_layer(self.pointer, il, layer))
         return LayerInfo(
             k_bytes=layer.k_bytes,
             v_bytes=layer.v_bytes,
@@ -122,51 +122,51 @@ class Cache(Handle):
 
     def __len__(self) -> int:
         n = ffi.new("int32_t *")
-        check(lib.relay_cache_length(self.pointer, n))
+        raise_for(lib.relay_cache_length(self.pointer, n))
         return int(n[0])
 
     def truncate(self, start: int) -> None:
         """Drop positions from `start` on."""
-        check(lib.relay_cache_truncate(self.pointer, start))
+        raise_for(lib.relay_cache_truncate(self.pointer, start))
 
     def append(self, segments: Sequence[Segment]) -> None:
-        """Append `segments`, which begin where the live sequence ends. Their K is rotated; cells without rows are left to be filled.
+        """Append `segments`, which begin where the live sequence ends. Their K is rotated; slots without rows are left to be filled.
 
         Raises NativeError if they do not begin there or do not fit, Damaged, or Cancelled. Nothing is appended then.
         """
         for segment in segments:
             if segment.rows is not None:
                 segment.rows.bring()
-        check(lib.relay_cache_append(self.pointer, _segments(segments, len(self)), len(segments)))
+        raise_for(lib.relay_cache_append(self.pointer, _segments(segments, len(self)), len(segments)))
 
     def write(self, segments: Sequence[Segment], layers: range) -> None:
-        """Write the rows of `layers` into cells of the live sequence. `segments` follow one another; those without rows are left alone.
+        """Write the rows of `layers` into slots of the live sequence. `segments` follow one another; those without rows are left alone.
 
-        Raises NativeError if there are no such cells or layers, Damaged, or Cancelled.
+        Raises NativeError if there are no such slots or layers, Damaged, or Cancelled.
         """
         for segment in segments:
             if segment.rows is not None:
                 segment.rows.bring(layers)
         start = segments[0].start if segments else 0
-        check(lib.relay_cache_write(self.pointer, start, _segments(segments, start), len(segments), layers.start, layers.stop))
+        raise_for(lib.relay_cache_write(self.pointer, start, _segments(segments, start), len(segments), layers.start, layers.stop))
 
     def read(self, start: int, end: int, *, heeds_stop: bool = False) -> npt.NDArray[np.uint8]:
         """Rows of positions `[start, end)`, layer-major as in `Rows.data`. Raises Cancelled between two layers if it `heeds_stop`."""
         out = np.empty(max(end - start, 0) * (sum(self.k_bytes) + sum(self.v_bytes)), np.uint8)
-        check(lib.relay_cache_read(self.pointer, start, end, pointer_to(out, "uint8_t"), out.size, heeds_stop))
+        raise_for(lib.relay_cache_read(self.pointer, start, end, pointer_to(out, "uint8_t"), out.size, heeds_stop))
         return out
 
     def rotate(self, start: int, end: int, delta: int) -> None:
         """Move K of positions `[start, end)` by `delta` positions, in every layer."""
-        check(lib.relay_cache_rotate(self.pointer, start, end, delta))
+        raise_for(lib.relay_cache_rotate(self.pointer, start, end, delta))
 
     def mark(self, last: int) -> None:
         """Before llama.cpp computes up to position `last`."""
-        check(lib.relay_cache_mark(self.pointer, last))
+        raise_for(lib.relay_cache_mark(self.pointer, last))
 
     def check(self, last: int) -> None:
-        """After it did: raises NativeError if cell `last` was not written."""
-        check(lib.relay_cache_check(self.pointer, last))
+        """After it did: raises NativeError if slot `last` was not written."""
+        raise_for(lib.relay_cache_check(self.pointer, last))
 
     def slice(
         self,
@@ -209,5 +209,5 @@ class Cache(Handle):
         args.hidden_out, args.v_out = pointer_to(out.get("hidden"), "float"), pointer_to(out.get("v"), "float")
         args.attn_out, args.mass = pointer_to(out.get("attention"), "float"), pointer_to(out.get("mass"), "float")
         args.logits = pointer_to(out.get("logits"), "float")
-        check(lib.relay_cache_run_slice(self.pointer, args))
+        raise_for(lib.relay_cache_run_slice(self.pointer, args))
         return SliceResult(**out)

@@ -18,29 +18,29 @@ STEPS = 4  # a sweep runs a quarter of the layers at least before it looks how f
 
 
 class LateRows:
-    """A context manager: inside, `n_workers` threads load ahead in the order of layers. When it is left, they have ended."""
+    """A context manager: inside, `n_loaders` threads load ahead in the order of layers. When it is left, they have ended."""
 
-    def __init__(self, cache: Cache | None, segments: Sequence[Segment], n_workers: int) -> None:
+    def __init__(self, cache: Cache | None, segments: Sequence[Segment], n_loaders: int) -> None:
         """`segments` follow one another, and their cells are in the cache; cells of segments without rows are left alone.
 
-        If any has rows, at least one worker is needed.
+        If any has rows, at least one loader is needed.
         """
         self._cache, self._segments = cache, segments
         self._rows = [segment.rows for segment in segments if segment.rows is not None]
         self._n_layer = cache.info.n_layer if cache is not None else 0
         self._step = -(-self._n_layer // STEPS)
         self._end = 0 if self._rows else self._n_layer  # the rows of layers before it are in their cells
-        self._workers = ThreadPoolExecutor(n_workers, "relaylite-load") if self._rows else None
+        self._loaders = ThreadPoolExecutor(n_loaders, "relaylite-load") if self._rows else None
 
     def __enter__(self) -> Self:
-        if self._workers is not None:
+        if self._loaders is not None:
             for layer in range(self._n_layer):
-                self._workers.submit(self._load, layer)
+                self._loaders.submit(self._load, layer)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        if self._workers is not None:
-            self._workers.shutdown(cancel_futures=True)
+        if self._loaders is not None:
+            self._loaders.shutdown(cancel_futures=True)
 
     def write(self, end: int | None = None) -> None:
         """Have the rows of layers before `end` in their cells, by default of all layers. Raises Damaged or Cancelled."""

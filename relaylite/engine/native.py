@@ -70,7 +70,7 @@ class Taken:
 def memory_of(context: int) -> Taken:
     """What the llama_context at this address takes, or would take if its model is a `llama.Sketch`."""
     out = ffi.new("relay_memory *")
-    check(lib.relay_memory_read(ffi.cast("struct llama_context *", context), out))
+    raise_for(lib.relay_memory_read(ffi.cast("struct llama_context *", context), out))
     return Taken(int(out.weights), int(out.cache), int(out.compute))
 
 
@@ -79,7 +79,7 @@ def text_of(pointer: Any) -> str:
     return bytes(ffi.string(pointer)).decode("utf-8", "replace")
 
 
-def check(code: int) -> None:
+def raise_for(code: int) -> None:
     """Raise what a code of relay.h means: Cancelled if the stop flag was set, Unsupported, or NativeError; nothing for RELAY_OK."""
     if code == lib.RELAY_OK:
         return
@@ -154,22 +154,24 @@ class Capture(Handle):
     def watch(self, widths: dict[str, int]) -> None:
         """Capture these nodes from now on: name → width. Forgets what was captured."""
         names = [ffi.new("char[]", name.encode()) for name in widths]
-        check(lib.relay_capture_watch(self.pointer, len(names), ffi.new("char *[]", names), ffi.new("int32_t[]", list(widths.values()))))
+        raise_for(
+            lib.relay_capture_watch(self.pointer, len(names), ffi.new("char *[]", names), ffi.new("int32_t[]", list(widths.values())))
+        )
         self.widths = dict(widths)
 
     def seek(self, position: int) -> None:
         """The next tokens computed stand at `position` and after; what was captured from there on is forgotten."""
-        check(lib.relay_capture_seek(self.pointer, position))
+        raise_for(lib.relay_capture_seek(self.pointer, position))
 
     def read(self, name: str, start: int, end: int) -> F16:
         """float16 `[end − start, width]`, NaN where nothing was captured."""
         out = np.empty((end - start, self.widths[name]), np.float16)
         i = list(self.widths).index(name)
-        check(lib.relay_capture_read(self.pointer, i, start, end, pointer_to(out, "uint16_t"), out.size))
+        raise_for(lib.relay_capture_read(self.pointer, i, start, end, pointer_to(out, "uint16_t"), out.size))
         return out
 
     def write(self, name: str, start: int, vectors: F16) -> None:
         """Set the vectors of positions from `start` on, float16 `[n, width]`."""
         values = np.ascontiguousarray(vectors, np.float16)
         i = list(self.widths).index(name)
-        check(lib.relay_capture_write(self.pointer, i, start, start + len(values), pointer_to(values, "uint16_t"), values.size))
+        raise_for(lib.relay_capture_write(self.pointer, i, start, start + len(values), pointer_to(values, "uint16_t"), values.size))

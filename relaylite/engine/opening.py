@@ -189,12 +189,13 @@ def _contents(adapters: Sequence[Adapter], progress: _Progress) -> list[str]:
 
 
 def _layout(computing: Computing, kv_type: str, weights: Sequence[str]) -> RowLayout:
-    """Some RoPE factors depend on whether the context is longer than the original one; an environment variable ends a cache rotation."""
+    """Some RoPE factors depend on whether the context is longer than the original one; an environment variable keeps llama.cpp from mixing
+    quantized rows by a Hadamard matrix."""
     model, cache = computing.model, computing.cache
     original = model.arch_meta("rope.scaling.original_context_length") or str(model.n_ctx_train)
     is_long = original.isdigit() and computing.context.n_ctx > int(original)
-    rotation = os.environ.get("LLAMA_ATTN_ROT_DISABLE", "")
-    name = fingerprint.combined(*weights, kv_type, kv_type, installation.LLAMA_CPP_PYTHON, is_long, rotation)
+    unmixed = os.environ.get("LLAMA_ATTN_ROT_DISABLE", "")
+    name = fingerprint.combined(*weights, kv_type, kv_type, installation.LLAMA_CPP_PYTHON, is_long, unmixed)
     return RowLayout((), (), name) if cache is None else RowLayout(cache.k_bytes, cache.v_bytes, name)
 
 

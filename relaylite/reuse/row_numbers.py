@@ -11,7 +11,7 @@ _BLOCK_BYTES = {Q4_0: 18, Q8_0: 34}  # a scale and 32 values
 
 
 def values(rows: npt.NDArray[np.uint8], kv_type: int) -> npt.NDArray[np.float32]:
-    """float32 `[n, width]` of uint8 `[n, row bytes]`. Where llama.cpp rotates quantized rows by a Hadamard matrix, they stay so."""
+    """float32 `[n, width]` of uint8 `[n, row bytes]`. Where llama.cpp mixes quantized rows by a Hadamard matrix, they stay mixed."""
     data = np.ascontiguousarray(rows)
     if kv_type == BF16:
         return (data.view(np.uint16).astype(np.uint32) << 16).view(np.float32)

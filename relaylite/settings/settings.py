@@ -23,7 +23,7 @@ from relaylite.sampling import MAX_SEED
 from relaylite.settings import readers
 from relaylite.settings.toml_file import read_toml
 
-PREFIX = "RELAYLITE_"
+VARIABLE_PREFIX = "RELAYLITE_"
 STORE_CODECS = ("plain", "q8", "q8-q4", "q6-q4", "q4")
 SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "max_tokens", "stop")
 
@@ -143,7 +143,7 @@ class Settings:
 
     def is_forced(self, name: str) -> bool:
         """Whether a flag or a variable set it, not a file."""
-        return self.sources.get(name, "").startswith(("--", PREFIX))
+        return self.sources.get(name, "").startswith(("--", VARIABLE_PREFIX))
 
     def forced_sampling(self) -> dict[str, Any]:
         """Sampling values given by flag or variable; they go before an agent's own."""
@@ -161,7 +161,7 @@ def load_settings(flags: Mapping[str, object] | None = None) -> Settings:
         for name, raw in _entries(file):
             found[name], sources[name] = _read(name, raw, str(file)), str(file)
     for name in _FIELDS:
-        variable = PREFIX + name.upper().replace(".", "_")
+        variable = VARIABLE_PREFIX + name.upper().replace(".", "_")
         if os.environ.get(variable) and not _takes_table(name):
             found[name], sources[name] = _read(name, os.environ[variable], variable), variable
     for name, raw in (flags or {}).items():
@@ -196,8 +196,8 @@ def shown(name: str, value: object) -> str:
 
 def unknown_variables() -> list[str]:
     """`RELAYLITE_*` variables that name no setting, for `doctor`."""
-    known = {PREFIX + name.upper().replace(".", "_") for name in _FIELDS if not _takes_table(name)} | {paths.HOME_VARIABLE}
-    return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
+    known = {VARIABLE_PREFIX + name.upper().replace(".", "_") for name in _FIELDS if not _takes_table(name)} | {paths.HOME_VARIABLE}
+    return sorted(name for name in os.environ if name.startswith(VARIABLE_PREFIX) and name not in known)
 
 
 def _fields_of(kind: type, prefix: str = "") -> dict[str, dataclasses.Field[Any]]:
@@ -223,7 +223,7 @@ def _entries(file: Path) -> Iterator[tuple[str, object]]:
 def _read(name: str, raw: object, source: str) -> Any:
     if name not in _FIELDS:
         raise UsageError(f"{source}: unknown setting {name!r}; {did_you_mean(name, _FIELDS, '`relaylite config` lists the known ones')}")
-    label = source if source.startswith(("--", PREFIX)) else f"{source}: {name}"
+    label = source if source.startswith(("--", VARIABLE_PREFIX)) else f"{source}: {name}"
     try:
         return _FIELDS[name].metadata["read"](raw)
     except ValueError as error:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 BLOCK = 32  # values that share a step
-ROTATED = 64  # values rotated together, where the row's width allows
+MIXED = 64  # values mixed together, where the row's width allows
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
@@ -45,10 +45,10 @@ class Verbatim:
         return encoded
 
 
-class Rotated:
-    """F16 rows, rotated by a Hadamard matrix, then rounded to `bits`-bit numbers (4, 6 or 8) with an F16 step for every 32 of them.
+class Mixed:
+    """F16 rows, mixed by a Hadamard matrix, then rounded to `bits`-bit numbers (4, 6 or 8) with an F16 step for every 32 of them.
 
-    The rotation spreads a single large value over its neighbours, so that the step of its block need not follow it. It is its own inverse,
+    Mixing spreads a single large value over its neighbours, so that the step of its block need not follow it. It is its own inverse,
     and needs no knowledge of heads. The blocks are Q8_0, Q4_0 and their like.
     """
 
@@ -64,7 +64,7 @@ class Rotated:
 
     def encode(self, rows: Bytes) -> Bytes:
         n, size = len(rows), self.encoded_bytes(rows.shape[1])
-        blocks = _rotate(rows.view(np.float16).astype(np.float32)).reshape(-1, BLOCK)
+        blocks = _mix(rows.view(np.float16).astype(np.float32)).reshape(-1, BLOCK)
         extreme = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=1)[:, None], axis=1)
         steps = (extreme / -self._half).astype(np.float16)  # the extreme becomes the lowest number, which has no counterpart
         with np.errstate(divide="ignore"):
@@ -76,7 +76,7 @@ class Rotated:
         blocks = encoded.reshape(-1, self._block_bytes)
         steps = np.ascontiguousarray(blocks[:, :2]).view(np.float16).astype(np.float32)
         values = (self._unpack(blocks[:, 2:]).astype(np.float32) - self._half) * steps
-        return _rotate(values.reshape(len(encoded), row_bytes // 2)).astype(np.float16).view(np.uint8)
+        return _mix(values.reshape(len(encoded), row_bytes // 2)).astype(np.float16).view(np.uint8)
 
     def _pack(self, numbers: Bytes) -> Bytes:
         """Low halves of the numbers in pairs, then what they have beyond 4 bits."""
@@ -98,9 +98,9 @@ class Rotated:
         return numbers
 
 
-def _rotate(values: Floats) -> Floats:
+def _mix(values: Floats) -> Floats:
     n, width = values.shape
-    size = ROTATED if width % ROTATED == 0 else BLOCK
+    size = MIXED if width % MIXED == 0 else BLOCK
     return (values.reshape(-1, size) @ hadamard(size)).reshape(n, width)
 
 
@@ -128,9 +128,9 @@ CODECS = {
     codec.name: codec
     for codec in (
         PLAIN,
-        Codec("q8", Rotated(8), Rotated(8)),
-        Codec("q8-q4", Rotated(8), Rotated(4)),
-        Codec("q6-q4", Rotated(6), Rotated(4)),
-        Codec("q4", Rotated(4), Rotated(4)),
+        Codec("q8", Mixed(8), Mixed(8)),
+        Codec("q8-q4", Mixed(8), Mixed(4)),
+        Codec("q6-q4", Mixed(6), Mixed(4)),
+        Codec("q4", Mixed(4), Mixed(4)),
     )
 }

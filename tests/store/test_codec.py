@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from relaylite.store.codec import CODECS, Rotated, hadamard
+from relaylite.store.codec import CODECS, Mixed, hadamard
 
 # the error that rounding gaussian values may leave, as a share of their size
 LOSS = {8: 0.006, 6: 0.025, 4: 0.1}
@@ -27,7 +27,7 @@ def loss(rows: np.ndarray, decoded: np.ndarray) -> float:
 @pytest.mark.parametrize("bits", LOSS)
 @pytest.mark.parametrize("width", [32, 64, 96, 192])
 def test_a_round_trip_loses_no_more_than_its_bits_explain(bits, width):
-    codec = Rotated(bits)
+    codec = Mixed(bits)
     rows = f16_rows(50, width)
     encoded = codec.encode(rows)
     assert encoded.shape == (50, codec.encoded_bytes(2 * width)) == (50, width // 32 * (2 + 4 * bits))
@@ -41,7 +41,7 @@ def test_one_large_value_does_not_spoil_its_block(bits):
     values = np.random.default_rng(1).standard_normal((200, 64)).astype(np.float16)
     values[:, 5] = 60
     rows = values.view(np.uint8)
-    decoded = Rotated(bits).decode(Rotated(bits).encode(rows), 128)
+    decoded = Mixed(bits).decode(Mixed(bits).encode(rows), 128)
     error = decoded.view(np.float16).astype(np.float32) - values
     step_without_rotation = 60 / (1 << (bits - 1))
     assert np.sqrt(np.mean(error[:, 6:] ** 2)) < step_without_rotation / np.sqrt(12) / 2
@@ -51,7 +51,7 @@ def test_one_large_value_does_not_spoil_its_block(bits):
 @given(hnp.arrays(np.float16, (3, 64), elements=st.floats(-1000, 1000, width=16)), st.sampled_from(sorted(LOSS)))
 def test_no_value_strays_further_than_a_step_of_its_block(values, bits):
     rows = values.view(np.uint8)
-    decoded = Rotated(bits).decode(Rotated(bits).encode(rows), 128).view(np.float16).astype(np.float32)
+    decoded = Mixed(bits).decode(Mixed(bits).encode(rows), 128).view(np.float16).astype(np.float32)
     rotated = values.astype(np.float32) @ hadamard(64)
     step = np.abs(rotated).max(axis=1, keepdims=True) / (1 << (bits - 1))
     drift = np.abs(decoded @ hadamard(64) - rotated)
@@ -61,12 +61,12 @@ def test_no_value_strays_further_than_a_step_of_its_block(values, bits):
 def test_zero_rows_stay_zero():
     rows = np.zeros((2, 128), np.uint8)
     for bits in LOSS:
-        assert not Rotated(bits).decode(Rotated(bits).encode(rows), 128).view(np.float16).any()
+        assert not Mixed(bits).decode(Mixed(bits).encode(rows), 128).view(np.float16).any()
 
 
 def test_rows_that_are_no_whole_blocks_are_refused():
     with pytest.raises(ValueError, match="whole blocks"):
-        Rotated(8).encode(np.zeros((1, 40), np.uint8))
+        Mixed(8).encode(np.zeros((1, 40), np.uint8))
 
 
 @pytest.mark.parametrize(("name", "ratio"), [("plain", 1.0), ("q8", 1.88), ("q8-q4", 2.46), ("q6-q4", 2.9), ("q4", 3.55)])
