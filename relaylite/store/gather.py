@@ -1,65 +1,92 @@
-"""Rows put together: several segments of a stored text as one, and older rows with what newer ones add."""
+"""Rows put together: ranges of rows of a stored text as one (`gather`), and older rows with what newer ones add (`renewed`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from relaylite.reuse.plan import Kind, Segment
 from relaylite.reuse.row_loading import Loading
 from relaylite.reuse.rows import Rows, is_finite, k_of, v_of
 
 
-def gather(segments: Sequence[Segment]) -> Segment:
-    """The segments, which follow one another, as one PREFIX: the rows of `[start, end)` of a text, in place.
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """Tokens `[offset, offset + n)` of `rows`, where they stood: positions `[start, end)` of a stored text."""
 
-    Rows are copied only if there are several segments; if their layers are still to be loaded, each layer is copied when it is needed.
+    rows: Rows
+    offset: int
+    n: int
+
+    def __len__(self) -> int:
+        return self.n
+
+    @property
+    def start(self) -> int:
+        return self.rows.position + self.offset
+
+    @property
+    def end(self) -> int:
+        return self.start + self.n
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether all these rows are exact (`Rows.n_exact`)."""
+        return self.rows.n_exact >= self.offset + self.n
+
+    def within(self, start: int, end: int) -> RowRange:
+        """The part at positions `[start, end)`, of which the range must hold one at least."""
+        first, last = max(start, self.start), min(end, self.end)
+        return RowRange(self.rows, self.offset + first - self.start, last - first)
+
+    def of(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Of `values`, one for each token of `rows`, those of the range; a view."""
+        return values[self.offset : self.offset + self.n]
+
+
+def gather(parts: Sequence[RowRange]) -> RowRange:
+    """The parts, which follow one another in a text, as one.
+
+    Rows are copied only if there are several parts; if their layers are still to be loaded, each layer is copied when it is needed.
     """
-    if len(segments) == 1:
-        return segments[0]
-    parts = [(segment, segment.rows) for segment in segments if segment.rows is not None]
-    start, end = segments[0].start, segments[-1].end
-    layout = parts[0][1].layout
-    data = np.empty((end - start) * layout.token_bytes, np.uint8)
+    if len(parts) == 1:
+        return parts[0]
+    start, n = parts[0].start, sum(map(len, parts))
+    layout = parts[0].rows.layout
+    data = np.empty(n * layout.token_bytes, np.uint8)
 
     def join(layer: int) -> None:
-        np.concatenate([_of(segment, rows.k(layer)) for segment, rows in parts], out=k_of(data, layout, layer))
-        np.concatenate([_of(segment, rows.v(layer)) for segment, rows in parts], out=v_of(data, layout, layer))
+        np.concatenate([part.of(part.rows.k(layer)) for part in parts], out=k_of(data, layout, layer))
+        np.concatenate([part.of(part.rows.v(layer)) for part in parts], out=v_of(data, layout, layer))
 
     whole = Rows(
-        tokens=np.concatenate([_of(segment, rows.tokens) for segment, rows in parts]),
+        tokens=np.concatenate([part.of(part.rows.tokens) for part in parts]),
         position=start,
-        n_exact=sum(map(len, takewhile(lambda segment: segment.n_exact == len(segment), segments))),
+        n_exact=sum(map(len, takewhile(lambda part: part.is_exact, parts))),
         data=data,
         layout=layout,
-        states=_states(parts, start, end),
-        origin=parts[-1][1].origin,
+        states=_states(parts, start, n),
+        origin=parts[-1].rows.origin,
         loading=Loading(layout.n_layer, join),
     )
-    if all(rows.is_whole for _, rows in parts):
+    if all(part.rows.is_whole for part in parts):
         for layer in range(layout.n_layer):
             whole.bring(range(layer, layer + 1))
-    return Segment(start, end, Kind.PREFIX, whole)
+    return RowRange(whole, 0, n)
 
 
-def _of(segment: Segment, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Of `values`, one for each of the rows, those of the segment; a view."""
-    return values[segment.offset : segment.offset + len(segment)]
-
-
-def _states(parts: Sequence[tuple[Segment, Rows]], start: int, end: int) -> dict[str, npt.NDArray[np.float16]]:
-    widths = {name: state.shape[1] for _, rows in parts for name, state in rows.states.items()}
+def _states(parts: Sequence[RowRange], start: int, n: int) -> dict[str, npt.NDArray[np.float16]]:
+    widths = {name: state.shape[1] for part in parts for name, state in part.rows.states.items()}
     states = {}
     for name, width in widths.items():
-        states[name] = np.full((end - start, width), np.nan, np.float16)
-        for segment, rows in parts:
-            if name in rows.states:
-                states[name][segment.start - start : segment.end - start] = _of(segment, rows.states[name])
+        states[name] = np.full((n, width), np.nan, np.float16)
+        for part in parts:
+            if name in part.rows.states:
+                states[name][part.start - start : part.end - start] = part.of(part.rows.states[name])
     return states
 
 

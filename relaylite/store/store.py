@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from relaylite.errors import UsageError
@@ -18,7 +18,7 @@ from relaylite.reuse.row_loading import Damaged
 from relaylite.reuse.rows import RowLayout, Rows, Tokens
 from relaylite.store.codec import PLAIN, Codec
 from relaylite.store.folder import DISK_BYTES, CannotWrite, RowFolder
-from relaylite.store.gather import gather
+from relaylite.store.gather import RowRange, gather
 from relaylite.store.holdings import Holdings
 from relaylite.store.ledger import Ledger
 from relaylite.store.prefill_speed import PrefillSpeed
@@ -111,7 +111,8 @@ class Store:
                 if not n:
                     return None
                 with suppress(Lost):
-                    return self._hand_out(path, 0, n)
+                    held = self._hand_out(path, 0, n)
+                    return Segment(0, n, Kind.PREFIX, held.rows, held.offset)
 
     def spans(self, tokens: Tokens, start: int, min_length: int) -> list[Segment]:
         """What the stored texts share with `tokens[start:]`: SPANs of at least `min_length` tokens, disjoint, ascending.
@@ -125,7 +126,7 @@ class Store:
                 found = self._holdings.overlaps(tokens, start, min_length)
                 with suppress(Lost):
                     held = [(overlap, self._hand_out(path, path[0].start + overlap.offset, overlap.n)) for overlap, path in found]
-                    return [replace(rows, start=overlap.start, end=overlap.end, kind=Kind.SPAN) for overlap, rows in held]
+                    return [Segment(overlap.start, overlap.end, Kind.SPAN, part.rows, part.offset) for overlap, part in held]
 
     def prefetch(self, tokens: Tokens) -> None:
         """Rows on disk of what `tokens` begins with are read, checked and decoded now, rather than when they are used."""
@@ -133,14 +134,13 @@ class Store:
             self._tiers.refresh()
             path, _ = self._holdings.start_of(tokens, exact=False)
         for node in path:
-            segments: list[Segment] = []
+            held: list[RowRange] = []
             with self._lock, suppress(Lost):
                 if self._holdings.holds(node):
-                    segments = self._tiers.segments([node], node.start, node.end)
+                    held = self._tiers.rows([node], node.start, node.end)
             try:
-                for segment in segments:
-                    if segment.rows is not None:
-                        segment.rows.bring()
+                for part in held:
+                    part.rows.bring()
             except Damaged as damaged:
                 self.forget(damaged)
 
@@ -196,16 +196,16 @@ class Store:
     def _seconds_saved(self) -> float:
         return self._hit_tokens * self.speed.ms_per_token / 1000
 
-    def _hand_out(self, path: list[Node], first: int, n: int) -> Segment:
-        """Positions `[first, first + n)` of the text of `path`, in place. Counts as a hit. Raises Lost."""
+    def _hand_out(self, path: list[Node], first: int, n: int) -> RowRange:
+        """Positions `[first, first + n)` of the text of `path`. Counts as a hit. Raises Lost."""
         passed = [node for node in path if node.start < first + n]
-        segment = gather(self._tiers.segments(passed, first, first + n))
+        held = gather(self._tiers.rows(passed, first, first + n))
         self._holdings.touch(passed[-1])
         if self._is_counting:
             self._asked.update(node for node in passed if node.end > first)
             self._hits += 1
             self._hit_tokens += n
-        return segment
+        return held
 
     def _keep(self, rows: Rows) -> bool:
         """False if files turned out to be lost on the way: the holdings have changed, so it must be tried again."""

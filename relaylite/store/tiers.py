@@ -9,13 +9,12 @@ from itertools import takewhile
 
 import numpy as np
 
-from relaylite.reuse.plan import Kind, Segment
 from relaylite.reuse.row_loading import Damaged
 from relaylite.reuse.rows import Mask, Rows
 from relaylite.store.captured import captured_rows
 from relaylite.store.codec import PLAIN, Codec
 from relaylite.store.folder import CannotWrite, Entry, RowFolder
-from relaylite.store.gather import renewed
+from relaylite.store.gather import RowRange, renewed
 from relaylite.store.holdings import Holdings
 from relaylite.store.radix import Node
 from relaylite.store.rowfile import Corrupt, Draft, RowFile, RowWriter, fingerprint_mark
@@ -100,12 +99,12 @@ class Tiers:
         if newer is not old and self._make_room(newer.n_bytes - node.ram_bytes, keep):
             self._holdings.renew(node, newer)
 
-    def segments(self, path: list[Node], start: int, end: int) -> list[Segment]:
-        """Positions `[start, end)` of the text of `path`: PREFIX segments that follow one another, one for each node.
+    def rows(self, path: list[Node], start: int, end: int) -> list[RowRange]:
+        """Positions `[start, end)` of the text of `path`: ranges that follow one another, one for each node.
 
         Raises Lost, after forgetting the file, if a file cannot be used.
         """
-        return [self._segment(node, path[-1]).within(start, end) for node in path if node.start < end and node.end > start]
+        return [self._rows_of(node, path[-1]).within(start, end) for node in path if node.start < end and node.end > start]
 
     def lose(self, name: str, problem: Exception) -> None:
         """Remove a file that turned out to be damaged, and forget its rows."""
@@ -144,10 +143,10 @@ class Tiers:
         self._files = {}
         self._holdings.clear()
 
-    def _segment(self, node: Node, keep: Node) -> Segment:
+    def _rows_of(self, node: Node, keep: Node) -> RowRange:
         """All of `node`; nothing on the path to `keep` goes for its rows. Raises Lost."""
         if node.rows is not None:
-            return Segment(node.start, node.end, Kind.PREFIX, node.rows)
+            return RowRange(node.rows, 0, len(node.tokens))
         file, folder = node.file, self._folder
         if file is None or folder is None:
             raise ValueError("a node without rows and file")
@@ -163,13 +162,12 @@ class Tiers:
         folder.touch(name)
         if file.header.codec != PLAIN.name and self._make_room(rows.n_bytes, keep):
             self._holdings.set_rows(node, rows)
-        return Segment(node.start, node.end, Kind.PREFIX, rows, offset)
+        return RowRange(rows, offset, len(node.tokens))
 
     def _whole(self, node: Node, keep: Node) -> Rows:
         """The rows of `node` and no others, all loaded; nothing on the path to `keep` goes for them. Raises Lost."""
-        segment = self._segment(node, keep)
-        rows, first = segment.rows, segment.offset
-        assert rows is not None
+        held = self._rows_of(node, keep)
+        rows, first = held.rows, held.offset
         try:
             rows.bring()
         except Damaged as problem:
