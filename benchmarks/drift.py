@@ -89,7 +89,7 @@ class Kept:
             said = writer.tokens
         else:
             for token in said[:-1]:
-                self._engine.follow([token])
+                self._engine.force([token])
         self.store.put(self._engine.harvest(agent))
         return said
 
@@ -100,7 +100,7 @@ def reference(engine: Engine, tokens: Tokens) -> tuple[F32, list[int]]:
     logits, forced = [engine.logits().copy()], list[int]()
     for _ in range(N_FORCED):
         forced.append(int(logits[-1].argmax()))
-        logits.append(engine.follow(forced[-1:])[0].copy())
+        logits.append(engine.force(forced[-1:])[0].copy())
     return np.stack(logits), forced
 
 
@@ -116,7 +116,7 @@ def conversation(engine: Engine, keepings: list[Kept], tasks: list[str]) -> Iter
                 expected, forced = reference(engine, tokens)
                 for kept, n in zip(keepings, n_settled, strict=True):
                     n_exact = kept.place(tokens)
-                    seen = np.concatenate([engine.logits().copy()[None], engine.follow(forced)])
+                    seen = np.concatenate([engine.logits().copy()[None], engine.force(forced)])
                     kl = divergence(expected, seen)
                     yield Loss(number + 1, kept.is_settled, len(tokens), n_exact, n, float(kl[0]), float(kl.mean()))
             said = None

@@ -60,7 +60,7 @@ class Stage:
 
     def run(self, policy: Policy, times: Times) -> int:
         """One turn: plan and prefill, each step on the clock. Returns the number of relayed tokens."""
-        self._engine.use(self._engine.profile)  # from an empty sequence
+        self._engine.configure(self._engine.profile)  # from an empty sequence
         at = self._clock()
         step = "match"
 

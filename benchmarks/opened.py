@@ -49,8 +49,8 @@ def opened(model: str | Path, n_ctx: int, n_threads: int | None, **more: Any) ->
 
 
 def prefilled(engine: Engine, tokens: Tokens | list[int], store: Store | None = None, policy: Policy = FULL, **more: Any) -> Prefill:
-    """The prompt prefilled into an empty sequence, with what the policy takes over from the store. `more`: for `Engine.use`."""
-    engine.use(engine.profile, **more)
+    """The prompt prefilled into an empty sequence, with what the policy takes over from the store. `more`: for `Engine.configure`."""
+    engine.configure(engine.profile, **more)
     return engine.prefill(make_plan(tokens, store or Store(engine.layout, 0), policy), lambda _: None)
 
 

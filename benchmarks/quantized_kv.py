@@ -75,7 +75,7 @@ def opened_with(model: str, kv_type: str, is_rotated: bool, n_threads: int) -> A
 def logits_behind(engine: Engine, store: Store, tokens: list[int], policy: Policy, following: list[int]) -> F32:
     prefilled(engine, tokens, store, policy)
     first = engine.logits()
-    return np.concatenate([first[None], engine.follow(following)])
+    return np.concatenate([first[None], engine.force(following)])
 
 
 def cases_of(engine: Engine, n_tasks: int, n_answer: int, n_follow: int) -> Iterator[Case]:
@@ -108,7 +108,7 @@ def measure(engine: Engine, cases: list[Case]) -> tuple[dict[str, Loss], float]:
         store = Store(engine.layout, 1 << 40)
         prefilled(engine, case.asked)
         for token in case.answer:
-            engine.follow([token])
+            engine.force([token])
         store.put(engine.harvest(WRITER))
         for name, policy in POLICIES.items():
             losses[name].add(case.expected, logits_behind(engine, store, case.read, policy, case.following))

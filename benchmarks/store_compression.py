@@ -49,9 +49,9 @@ def surprise(engine: Engine, rows: Rows, tokens: np.ndarray) -> float:
     n = len(rows)
     prompt = tokens[: n + 1]
     segments = (Segment(0, n, Kind.PREFIX, rows), Segment(n, n + 1, Kind.NEW))
-    engine.use(engine.profile)  # empties the live sequence, of which the engine would keep what the prompt begins with
+    engine.configure(engine.profile)  # empties the live sequence, of which the engine would keep what the prompt begins with
     engine.prefill(Plan(prompt, segments, PREFIX), lambda phase: None)
-    logits = np.concatenate([engine.logits()[None], engine.follow(tokens[n + 1 : -1].tolist())]).astype(np.float64)
+    logits = np.concatenate([engine.logits()[None], engine.force(tokens[n + 1 : -1].tolist())]).astype(np.float64)
     logits -= logits.max(axis=1, keepdims=True)
     wanted = logits[np.arange(len(logits)), tokens[n + 1 :]]
     return float((np.log(np.exp(logits).sum(axis=1)) - wanted).sum())

@@ -78,7 +78,7 @@ class Way:
     def times(self, text: Tokens, prompt: Tokens) -> Times:
         """One prefill of `prompt` into an empty sequence."""
         store = self._store(text)
-        self._engine.use(self._engine.profile)
+        self._engine.configure(self._engine.profile)
         watch = Stopwatch()
         plan = make_plan(prompt, store, self._policy)
         for segment in plan.segments:

@@ -73,7 +73,7 @@ class Prompt:
         self._first = engine.logits().copy()
         self._forced = [delta.token for delta in engine.generate(Sampling(max_tokens=N_FORCED))]
         self._prefilled(FULL)
-        self._expected = engine.follow(self._forced)
+        self._expected = engine.force(self._forced)
         self._prefilled(FULL)
         self.attention = attention_of(engine, np.arange(spans[-1] + 1, len(tokens), dtype=np.int32), tokens)[:, self.spans]
 
@@ -82,7 +82,7 @@ class Prompt:
         self._prefilled(NAIVE, forced=lambda _: chosen)
         first = divergence(self._first[None], self._engine.logits()[None])[0]
         change = changes_of(self._engine.harvest(""), self._rows, self.spans)
-        got = self._engine.follow(self._forced)
+        got = self._engine.force(self._forced)
         return change, float(first), float(divergence(self._expected, got).mean())
 
     def _prefilled(self, policy: Policy, forced: ForcedSelection | None = None) -> CellMap:

@@ -73,7 +73,7 @@ class Bench:
                 raise Cancelled("stopped; what was measured until then is kept") from error
             raise
         finally:
-            self._engine.use(self._profile)
+            self._engine.configure(self._profile)
 
     def _check(self) -> None:
         if self._is_cancelled.is_set():

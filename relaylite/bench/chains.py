@@ -138,7 +138,7 @@ class Upstream:
 
     def _compute(self, prompt: Prompt, n: int | None = None) -> None:
         """Full prefill of the first `n` tokens, with the states captured that the relayed rows need."""
-        self._engine.use(self._profile, captures=self._captures)
+        self._engine.configure(self._profile, captures=self._captures)
         self._engine.prefill(make_plan(prompt.tokens[:n], Store(self._engine.layout, 0), FULL), lambda _: self._check())
 
     def _reading(

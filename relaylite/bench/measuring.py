@@ -69,7 +69,7 @@ class Meter:
         for method in [*self._methods[start:], *self._methods[:start]]:
             self._check()
             samples[method.label], first = self._timed(method, readings[method.codec], number, group)
-            seen[method.label] = np.concatenate([first[None], self._engine.follow(continuation[:-1])]) if continuation[1:] else first[None]
+            seen[method.label] = np.concatenate([first[None], self._engine.force(continuation[:-1])]) if continuation[1:] else first[None]
         reference = seen[FULL.label]
         compared = [(method, samples[method.label].compared(reference, seen[method.label])) for method in self._methods]
         return [self._judged(method, readings[method.codec], sample) for method, sample in compared]
@@ -88,7 +88,7 @@ class Meter:
         self._engine.prefill(make_plan(prompt.tokens, reading.store, method.policy), lambda _: self._check())
 
     def _use(self, method: Method) -> None:
-        self._engine.use(self._profiles[method.label], forced=method.forced, n_batch=method.n_batch)
+        self._engine.configure(self._profiles[method.label], forced=method.forced, n_batch=method.n_batch)
 
     def _timed(self, method: Method, reading: Reading, number: int, group: str) -> tuple[Sample, F32]:
         """The prompt by `method`, from its parts to its first token, and the logits `[n_vocab]` of that token."""

@@ -47,10 +47,10 @@ def similarity_of(engine: Engine, reading: Reading, prompts: PromptBuilder) -> l
     plan = make_plan(tokens, reading.store, NAIVE)
     if not plan.count(Kind.SPAN):
         return []
-    engine.use(engine.profile)
+    engine.configure(engine.profile)
     engine.prefill(plan, lambda _: None)
     moved = engine.harvest("")
-    engine.use(engine.profile)
+    engine.configure(engine.profile)
     engine.prefill(make_plan(tokens, reading.store, FULL), lambda _: None)
     return [compare(moved, engine.harvest(""), plan.positions(Kind.SPAN))]
 

@@ -143,9 +143,9 @@ class Engine:
     def forecast(self, n_ctx: int) -> Memory:
         """What this model would take with another context, before it is made."""
         self._held.check_open()
-        by = self._computing
-        wanted = footprint.forecast(by.model, replace(by.context_options, n_ctx=n_ctx), by.n_offloaded)
-        return replace(wanted, model_bytes=by.model.n_bytes, capture_bytes=self._sequence.state_bytes_per_token * n_ctx)
+        model, options = self._computing.model, self._computing.context_options
+        wanted = footprint.forecast(model, replace(options, n_ctx=n_ctx), self._computing.n_offloaded)
+        return replace(wanted, model_bytes=model.n_bytes, capture_bytes=self._sequence.state_bytes_per_token * n_ctx)
 
     def close(self) -> None:
         """Free context and model; a second time, or in a forked process, it does nothing. An engine that is dropped is closed too."""
@@ -153,7 +153,7 @@ class Engine:
 
     # -- for measuring alone: bench, profile and tests; no chain uses these -----------------------------------------------------
 
-    def use(
+    def configure(
         self,
         profile: Profile,
         *,
@@ -178,7 +178,7 @@ class Engine:
         """float32 `[n_vocab]` behind the prompt, before anything was generated."""
         return self._context.logits() if self._logits is None else self._logits
 
-    def follow(self, tokens: list[int]) -> native.F32:
+    def force(self, tokens: list[int]) -> native.F32:
         """Append `tokens` (at most 512) in one batch. Returns float32 `[n, n_vocab]`, the logits behind each of them."""
         self._held.check_open()
         self._logits = None

@@ -25,7 +25,7 @@ ABORTED = 2  # llama_decode
 class LiveSequence:
     """`cache` is None for a model whose rows cannot be placed: its sequence only goes on, or is restored (`KeptStates`).
 
-    Rows before position `exact_until` are exact (`Rows.n_exact`). `n_loaders`: threads that load rows ahead while layers run. Without
+    Rows before position `exact_until` are exact (`reuse.rows`). `n_loaders`: threads that load rows ahead while layers run. Without
     any, rows are loaded when they are placed.
     """
 
@@ -56,7 +56,8 @@ class LiveSequence:
         """Bring the sequence to the plan's prefix, or with gaps to all its positions. Returns the rows that are still to be written."""
         segments = plan.segments if with_gaps else [s for s in plan.segments[:1] if s.kind is Kind.PREFIX]
         end = segments[-1].end if segments else 0
-        keep = self._kept_prefix(plan)
+        keep = self._n_kept(plan)
+        self.exact_until = self._exact_after(plan, keep)
         self._truncate(keep)
         parts = [segment.within(keep, end) for segment in segments if segment.end > keep]
         for part in parts:
@@ -83,17 +84,20 @@ class LiveSequence:
             if vectors is not None:
                 self._capture.write(node, segment.start, vectors[segment.offset : segment.offset + len(segment)])
 
-    def _kept_prefix(self, plan: Plan) -> int:
-        """Leading positions that stay. Notes how far rows are exact once the plan is carried out."""
-        first = plan.segments[0]
-        n, n_exact = (first.end, first.n_exact) if first.kind is Kind.PREFIX else (0, 0)
-        keep = common_length(self.tokens[: len(self)], plan.tokens[:n])
-        if n_exact > self.exact_until:
-            keep = min(keep, self.exact_until)
-        is_exact = max(keep, n_exact) == n and keep <= self.exact_until
-        first_span = next((s.start for s in plan.of(Kind.SPAN)), UNLIMITED)
-        self.exact_until = first_span if is_exact else min(max(keep, n_exact), self.exact_until if keep else n)
-        return keep
+    def _n_kept(self, plan: Plan) -> int:
+        """How many leading positions stay: those of the plan's prefix that are there, but not where the plan has exact rows instead."""
+        n, n_exact = _prefix_of(plan)
+        n_alike = common_length(self.tokens[: len(self)], plan.tokens[:n])
+        return min(n_alike, self.exact_until) if n_exact > self.exact_until else n_alike
+
+    def _exact_after(self, plan: Plan, keep: int) -> int:
+        """Up to which position rows are exact, once the plan is carried out behind the first `keep` positions."""
+        n, n_exact = _prefix_of(plan)
+        if keep > self.exact_until:
+            return self.exact_until
+        if max(keep, n_exact) < n:
+            return max(keep, n_exact)
+        return next((span.start for span in plan.of(Kind.SPAN)), UNLIMITED)
 
     def _truncate(self, position: int) -> None:
         if position == 0:
@@ -175,3 +179,9 @@ class LiveSequence:
         assert self.cache is not None
         name, _, il = node.rpartition("-")
         return self.cache.layers[int(il)].n_attn if name == "kqv_out" else self.cache.info.n_embd
+
+
+def _prefix_of(plan: Plan) -> tuple[int, int]:
+    """Tokens of the plan's prefix, and how many of them have exact rows."""
+    first = plan.segments[0]
+    return (first.end, first.n_exact) if first.kind is Kind.PREFIX else (0, 0)

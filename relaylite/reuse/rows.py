@@ -1,6 +1,17 @@
 """`Rows` of tokens that were computed one after another, copied from the cache and ready to be placed again; `RowLayout`, their sizes.
 
 A *row* is one token's K or V in one layer. `Rows` is a plain value that knows neither llama.cpp nor files; its `loading` may read some.
+
+Rows are *exact* if they were computed from the tokens from position 0 on and from nothing else, by llama.cpp or by slices of its graph.
+They differ from any other such computation by rounding. A row attends to all rows before it, so no row behind a relayed one is exact: the
+exact ones come first, and one number says how many they are. All others count as relayed, even where the tokens themselves were computed.
+
+- `Rows.n_exact`, `Segment.n_exact`: so many tokens from the first one on have exact rows.
+- `Plan.n_exact`: so many tokens of a prompt will have them: those before the first span, and before the first inexact row of the prefix.
+- `LiveSequence.exact_until`: the rows in the cache before this position are exact. `harvest` hands it on as `Rows.n_exact`.
+- `Node.is_exact` in the store: all its rows were exact when they were put, else none. `Node.holds_exact`: they are so still, which rows
+  in a file of a smaller codec are not.
+- `Header.n_exact` in a file: so many tokens from position 0 on. `Header.is_exact`: all rows of the file are exact as they lie in it.
 """
 
 from __future__ import annotations
@@ -49,9 +60,8 @@ class Rows:
     then V of layer 0, …. K is rotated for the positions given here. While `loading` is not done, layers that it has not brought are
     undefined. `k`, `v` and `slice` bring what they need, and may raise Damaged; before `data` is used, call `bring`.
     `states` maps a capture name (`"l_in-<il>"`, `"attn-<il>"`) to float16 `[n, width]`; a token that was not captured holds NaN.
-    The rows of the first `n_exact` tokens were computed from these tokens alone, from position 0 on, by llama.cpp or by slices of its
-    graph: they differ from any other such computation by rounding. The others rest on relayed rows. `origin` says whose turn these rows are
-    of: an agent's name, or "" if they are of no turn. Raises ValueError if `data` has another size, or `n_exact` is outside `[0, n]`.
+    The rows of the first `n_exact` tokens are exact. `origin` says whose turn these rows are of: an agent's name, or "" if they are of no
+    turn. Raises ValueError if `data` has another size, or `n_exact` is outside `[0, n]`.
     """
 
     tokens: Tokens

@@ -20,9 +20,9 @@ from relaylite.store.worth import Uses
 class Node:
     """Rows of positions `[start, end)` behind `parent`'s: in memory (`rows`), in `file` from its row `file_offset` on, or both.
 
-    `is_exact`: whether they were computed exactly; `holds_exact`: whether they still are exact, since smaller codecs lose something.
-    `captured`: which of them have the states that relaying needs. `parent` is None for the tree's root, which has no rows, and for rows of
-    which it is not known what they rest on.
+    `is_exact`: whether they were computed exactly (`reuse.rows` says what that means); `holds_exact`: whether they still are exact, since
+    smaller codecs lose something. `captured`: which of them have the states that relaying needs. `parent` is None for the tree's root,
+    which has no rows, and for rows of which it is not known what they rest on.
     """
 
     tokens: Tokens

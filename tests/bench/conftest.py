@@ -29,4 +29,4 @@ def engine(open_engine: Engine) -> Iterator[Engine]:
     """Llama with four layers; its profile is put back afterwards."""
     profile = open_engine.profile
     yield open_engine
-    open_engine.use(profile)
+    open_engine.configure(profile)

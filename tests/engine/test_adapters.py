@@ -47,7 +47,7 @@ def test_it_relays_with_an_adapter(arch: str, tmp_path: Path) -> None:
         upstream = live.written()
         plan = plan_of(RELAY, live.tokens(9, seed=3), Taken(upstream, 24), live.tokens(5, seed=4))
         expected = live.full(plan.tokens)
-        live.engine.use(live.engine.profile, forced=lambda plan: plan.positions(Kind.SPAN))
+        live.engine.configure(live.engine.profile, forced=lambda plan: plan.positions(Kind.SPAN))
         assert difference(live.logits_of(plan), expected) < ROUNDING
 
 

@@ -148,8 +148,9 @@ def test_a_closed_engine_takes_a_cancel_and_nothing_else(tiny_path: Path) -> Non
         live.engine.cancel()
         live.engine.close()
         calls: list[Callable[[], object]] = [
-            lambda: live.prefill(plan), lambda: live.engine.harvest(""), lambda: live.engine.memory(), lambda: live.engine.follow([30]),
-            lambda: next(live.engine.generate(Sampling())), lambda: live.engine.use(live.engine.profile), lambda: live.engine.logits(),
+            lambda: live.prefill(plan), lambda: live.engine.harvest(""), lambda: live.engine.memory(), lambda: live.engine.force([30]),
+            lambda: next(live.engine.generate(Sampling())), lambda: live.engine.configure(live.engine.profile),
+            lambda: live.engine.logits(),
             lambda: tokenizer.tokenize("a b", parse_special=False), lambda: tokenizer.is_eog(2), lambda: tokenizer.piece(77),
             lambda: next(deltas),
         ]  # fmt: skip

@@ -96,7 +96,7 @@ def test_an_answer_behind_a_full_prefill_is_exact(tiny: LiveEngine) -> None:
 def test_rows_are_exact_up_to_the_first_span(policy: Policy, tiny: LiveEngine) -> None:
     upstream = tiny.written()
     tiny.prefill(plan_of(policy, tiny.tokens(30, 1), Taken(upstream, 24), tiny.tokens(7, 2)))
-    tiny.engine.follow(tiny.tokens(5, 3))
+    tiny.engine.force(tiny.tokens(5, 3))
     rows = tiny.engine.harvest("")
     assert len(rows) == 30 + 40 + 7 + 5 and rows.n_exact == 30
 
@@ -107,7 +107,7 @@ def test_what_a_sweep_computes_before_the_first_span_is_as_exact_as_llama_itself
     expected = default.full_rows(tokens).slice(0, 50)
     default.prefill(plan_of(FULL, tokens[:32]))
     for start in (32, 64):
-        default.engine.follow(tokens[start : start + 32])
+        default.engine.force(tokens[start : start + 32])
     in_batches = default.errors(default.engine.harvest("").slice(0, 50), expected).mean()
     swept = default.rows(plan_of(NAIVE, tokens[:50], Taken(default.written(), 24), default.tokens(7, 2)))
     assert swept.n_exact == 50
@@ -127,6 +127,15 @@ def test_behind_a_prefix_that_is_half_exact_only_that_half_counts(tiny: LiveEngi
     half_exact = Rows(rows.tokens, 0, 20, rows.data, rows.layout, rows.states)
     tiny.full(tiny.tokens(3, seed=9))
     assert tiny.rows(plan_of(NAIVE, prefix(half_exact, 40), tokens[40:])).n_exact == 20
+
+
+def test_exact_rows_that_are_placed_behind_kept_ones_count(tiny: LiveEngine) -> None:
+    tokens = tiny.tokens(50)
+    rows = tiny.full_rows(tokens)
+    exact_to_20, exact_to_30 = (Rows(rows.tokens, 0, n, rows.data, rows.layout, rows.states) for n in (20, 30))
+    tiny.full(tiny.tokens(3, seed=9))
+    assert tiny.rows(plan_of(NAIVE, prefix(exact_to_20, 40), tokens[40:])).n_exact == 20
+    assert tiny.rows(plan_of(NAIVE, prefix(exact_to_30, 40), tokens[40:])).n_exact == 30
 
 
 def test_exactness_survives_a_chain_of_relays(tiny: LiveEngine) -> None:
@@ -180,7 +189,7 @@ def test_whatever_came_before_exact_turns_are_exact(turns: list[tuple[Policy, li
         tiny.prefill(make_plan(prompt, store, policy))
         logits = tiny.engine.logits()
         for token in tiny.tokens(n_answer, seed=50):
-            tiny.engine.follow([token])
+            tiny.engine.force([token])
         rows = tiny.engine.harvest("")
         store.put(rows)
         assert rows.tokens.tolist() == prompt + tiny.tokens(n_answer, seed=50)
@@ -210,9 +219,9 @@ def test_batches_of_another_size_change_nothing_but_rounding(tiny: LiveEngine, m
 
     monkeypatch.setattr(Context, "decode", noted)
     whole = tiny.full(prompt).copy()
-    tiny.engine.use(tiny.engine.profile, n_batch=40)
+    tiny.engine.configure(tiny.engine.profile, n_batch=40)
     assert difference(tiny.full(prompt), whole) < ROUNDING
-    tiny.engine.use(tiny.engine.profile, n_batch=1 << 20)
+    tiny.engine.configure(tiny.engine.profile, n_batch=1 << 20)
     tiny.full(tiny.tokens(600))
-    tiny.engine.use(tiny.engine.profile)
+    tiny.engine.configure(tiny.engine.profile)
     assert sizes == [100, 40, 40, 20, 512, 88]

@@ -46,14 +46,14 @@ def turn(live: LiveEngine, tokens: list[int], n_answer: int = 0) -> Plan:
     plan = plan_for(live, tokens)
     live.prefill(plan)
     for token in live.tokens(n_answer, seed=77):
-        live.engine.follow([token])
+        live.engine.force([token])
     live.engine.harvest("")
     return plan
 
 
 def test_another_profile_empties_the_live_sequence(live: LiveEngine) -> None:
     turn(live, live.tokens(40))
-    live.engine.use(live.engine.profile)
+    live.engine.configure(live.engine.profile)
     assert len(live.engine._sequence) == 0 and live.engine._context.length() == 0
 
 
@@ -67,7 +67,7 @@ def decoded(live: LiveEngine, first: list[int], answer: list[int], more: list[in
     """Logits behind all of it by llama.cpp alone: a prompt, an answer token by token, and a batch of new tokens."""
     live.full(first)
     for token in answer:
-        live.engine.follow([token])
+        live.engine.force([token])
     live.engine._sequence.decode(more)
     return live.engine._context.logits()
 

@@ -199,7 +199,7 @@ def test_a_hundred_chains_grow_to_the_stores_budget_and_no_further(tiny_path: Pa
                 prompt = live.tokens(12, agent) + live.tokens(20, 1000 + number) + answers + live.tokens(5, 7)
                 live.prefill(make_plan(prompt, store, RELAY))
                 answer = live.tokens(34, 3 * number + agent)
-                live.engine.follow(answer)
+                live.engine.force(answer)
                 store.put(live.engine.harvest(f"agent {agent}"))
                 answers += answer
             sizes.append(resident_bytes())
@@ -229,7 +229,7 @@ def test_a_model_that_cannot_relay_is_exact_and_refuses_spans(arch: str, tmp_pat
         prompts = [live.tokens(40), live.tokens(40) + live.tokens(9, 1), live.tokens(20), live.tokens(40)]
         for prompt in prompts:
             logits = live.logits_of(make_plan(prompt, store, PREFIX))
-            live.engine.follow(live.tokens(3, 4))
+            live.engine.force(live.tokens(3, 4))
             store.put(live.engine.harvest(""))
             assert difference(logits, live.full(prompt)) < 0.03
         empty = Rows(np.arange(30, 70, dtype=np.int32), 0, 40, np.empty(0, np.uint8), live.engine.layout)

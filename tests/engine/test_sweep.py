@@ -140,10 +140,10 @@ def test_the_live_sequence_grows_on_behind_a_relay(layout: Layout, tiny: LiveEng
     tiny.relay_by(BY_ATTENTION)
     plan = layout(tiny, RELAY)
     tiny.prefill(plan)
-    behind = tiny.engine.follow(tiny.tokens(20, 7))
+    behind = tiny.engine.force(tiny.tokens(20, 7))
     rows = tiny.engine.harvest("")
     tiny.full(plan.tokens)
-    assert difference(behind[-1], tiny.engine.follow(tiny.tokens(20, 7))[-1]) < ROUNDING
+    assert difference(behind[-1], tiny.engine.force(tiny.tokens(20, 7))[-1]) < ROUNDING
     assert tiny.errors(rows, tiny.engine.harvest("")).max() < ROUNDING
 
 
@@ -226,7 +226,7 @@ def test_states_of_what_is_decoded_behind_a_relay_stand_at_their_positions(tiny:
     plan = plan_of(RELAY, tiny.tokens(30, 1), Taken(tiny.written(), 24), tiny.tokens(7, 2))
     tiny.prefill(plan)
     for token in tiny.tokens(6, 3):
-        tiny.engine.follow([token])
+        tiny.engine.force([token])
     states = tiny.engine.harvest("").states
     expected = tiny.full_rows([*plan.tokens, *tiny.tokens(6, 3)]).states
     assert states.keys() == {"l_in-2", "attn-2"}
@@ -264,7 +264,7 @@ def test_the_fifth_agent_reuses_as_much_as_the_second(policy: Policy, tiny: Live
             ratios.append(prefill.cells.reuse_ratio)
         answer = tiny.tokens(48, 1000 + agent)
         for token in answer:
-            tiny.engine.follow([token])
+            tiny.engine.force([token])
         store.put(tiny.engine.harvest(f"agent {agent}"))
         answers.append(answer)
     assert len(ratios) == 4 and min(ratios) > ratios[0] - 0.03

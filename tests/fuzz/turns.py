@@ -109,7 +109,7 @@ class Episode:
         n = min(int(self.rng.integers(0, 50)), N_CTX - len(live_rows(self.live)))
         if self.rng.random() < 0.3 and n:
             tokens = self.live.tokens(n, int(self.rng.integers(1000)))
-            self.engine.follow(tokens)
+            self.engine.force(tokens)
             return tokens
         writer = self.engine.generate(Sampling(max_tokens=n, temperature=1.0, seed=int(self.rng.integers(1000))))
         if self.rng.random() < 0.2 and n:
@@ -185,5 +185,5 @@ class Episode:
         self.live.prefill(self.plan())
         for tokens in ([], [30] * 513, [10**6]):
             with pytest.raises((NativeError, ValueError)):
-                self.engine.follow(tokens)
+                self.engine.force(tokens)
             assert len(live_rows(self.live)) == 0

@@ -93,7 +93,7 @@ class LiveEngine:
 
     def reset(self) -> None:
         """As it was opened, whatever a test did."""
-        self.engine.use(Profile("", dict(self.engine.profile.fidelities)))
+        self.engine.configure(Profile("", dict(self.engine.profile.fidelities)))
 
     def tokens(self, n: int, seed: int = 0) -> list[int]:
         """Random ids without control tokens."""
@@ -101,7 +101,7 @@ class LiveEngine:
 
     def relay_by(self, parameters: RelayParameters, **others: Any) -> None:
         """All fidelities do this from now on."""
-        self.engine.use(Profile("", {"fast": parameters, "balanced": parameters, "careful": parameters}), **others)
+        self.engine.configure(Profile("", {"fast": parameters, "balanced": parameters, "careful": parameters}), **others)
 
     def prefill(self, plan: Plan) -> Prefill:
         return self.engine.prefill(plan, lambda phase: None)
@@ -133,7 +133,7 @@ class LiveEngine:
         tokens = self.tokens(n_prompt + n_answer, seed)
         self.prefill(plan_of(FULL, tokens[:n_prompt]))
         for token in tokens[n_prompt:]:
-            self.engine.follow([token])
+            self.engine.force([token])
         return self.engine.harvest("upstream")
 
     def k(self, rows: Rows, layer: int) -> F32:
