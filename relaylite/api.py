@@ -113,7 +113,7 @@ class Relay:
 
     @property
     def info(self) -> ModelInfo:
-        return self._runner.engine.info
+        return self._runner.info
 
     def chain(
         self, agents: Iterable[str | Agent], *, policy: str | Policy | None = None, sampling: Mapping[str, Any] | None = None

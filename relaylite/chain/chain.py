@@ -123,7 +123,7 @@ class Chain:
     def result(self) -> ChainResult:
         """The last round's answers so far, and what the last run cost."""
         return ChainResult(
-            model=self._runner.engine.info.name,
+            model=self._runner.info.name,
             policy=self._runner.effective(self.policy).label,
             turns=tuple(self.rounds[-1].turns) if self.rounds else (),
             wall_ms=self._wall_ms,
@@ -171,7 +171,7 @@ class Chain:
     def to_dict(self) -> dict[str, Any]:
         """The conversation as plain values for JSON; `Relay.chain_from_dict` reads them back."""
         saved = transcript.Transcript(self.agents, self.policy.label, self.conversation)
-        return transcript.to_dict(saved, self._runner.engine.info.name, self._fingerprint)
+        return transcript.to_dict(saved, self._runner.info.name, self._fingerprint)
 
     @classmethod
     def from_dict(cls, runner: Runner, data: object, sampling: Sampling, settle_after_s: float | None = None) -> Chain:
@@ -185,7 +185,7 @@ class Chain:
     # inside
 
     def _agent_prompts(self) -> AgentPrompts:
-        return AgentPrompts(self.conversation, self.agents, self.sampling, self._runner.prompt_builder, self._runner.engine.info.n_ctx)
+        return AgentPrompts(self.conversation, self.agents, self.sampling, self._runner.prompt_builder, self._runner.info.n_ctx)
 
     def _begin(self, round: Round, stop_after: int | None) -> Generator[Event, None, None]:
         if stop_after is not None and not 0 <= stop_after < len(self.agents):
@@ -207,7 +207,7 @@ class Chain:
         with self._settling.put_off(), self._runner.lend(run):
             self._run, self._notices = run, []
             number = self.conversation.begin(round)
-            info, prompts, policy = self._runner.engine.info, self._agent_prompts(), self._runner.effective(self.policy)
+            info, prompts, policy = self._runner.info, self._agent_prompts(), self._runner.effective(self.policy)
             try:
                 yield ChainStarted(tuple(agent.name for agent in self.agents), policy.label, number)
                 for text in (*self._runner.take_warnings(), notices.relaying_is_off(info.relay_refusal, self.policy)):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from relaylite.engine.interface import EngineLike, Prefill
+from relaylite.engine.interface import EngineLike, ModelInfo, Prefill
 from relaylite.errors import Cancelled, EngineBusy, EngineClosed, RelayliteError
 from relaylite.events import Event, Phase, PhaseName
 from relaylite.metrics import Stopwatch
@@ -31,6 +31,7 @@ from relaylite.reuse.rows import Tokens
 
 if TYPE_CHECKING:
     from relaylite.store import Store
+    from relaylite.store.prefill_speed import PrefillSpeed
 
 CLOSE_TIMEOUT_S = 10.0
 CLOSED_MEANWHILE = "the model was closed while it was writing; what was written until then is kept"
@@ -83,7 +84,7 @@ class Runner:
         self._lock = threading.Condition()
         self._run: Run | None = None
         self._is_closed = False
-        self._warnings = list(engine.info.warnings)
+        self._warnings = list(self.info.warnings)
         self._process = os.getpid()
         self._prefill_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="relaylite-prefill")
         self._await_prefill_thread()  # start it here: an interrupt while its thread starts would leave two
@@ -92,6 +93,15 @@ class Runner:
     def is_closed(self) -> bool:
         """Closed, or of the process that this one was forked from."""
         return self._is_closed or os.getpid() != self._process
+
+    @property
+    def info(self) -> ModelInfo:
+        return self.engine.info
+
+    @property
+    def speed(self) -> PrefillSpeed:
+        """How long computing one prompt token takes here; the store remembers it."""
+        return self.store.speed
 
     def take_warnings(self) -> list[str]:
         """What the user should know of this model; each once."""
@@ -128,7 +138,7 @@ class Runner:
 
     def effective(self, policy: Policy) -> Policy:
         """The policy that runs: `prefix` instead of one that relays, where the model cannot relay."""
-        return PREFIX if policy.use_spans and self.engine.info.relay_refusal else policy
+        return PREFIX if policy.use_spans and self.info.relay_refusal else policy
 
     @contextmanager
     def lend(self, run: Run) -> Iterator[None]:
@@ -207,7 +217,7 @@ class Runner:
             yield Phase(phase)
         done = future.result()
         if not done.plan.count(Kind.SPAN):  # repair computes other cells than whole tokens
-            self.store.speed.learn(done.plan.count(Kind.NEW), done.prefill.suffix_ms)
+            self.speed.learn(done.plan.count(Kind.NEW), done.prefill.suffix_ms)
         return done
 
     def read_ahead(self, prompt: Callable[[], Prompt]) -> None:

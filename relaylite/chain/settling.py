@@ -43,7 +43,7 @@ def settle(runner: Runner, starts: Iterable[Tokens], run: Run | None = None) -> 
 def _steps(runner: Runner, run: Run, tokens: Tokens) -> Iterator[int]:
     """Computes one step after the other, as long as there is room for their rows; yields the tokens of each when they are kept."""
     run.raise_if_cancelled()
-    if not 0 < len(tokens) < runner.engine.info.n_ctx:
+    if not 0 < len(tokens) < runner.info.n_ctx:
         return
     n_missing = make_plan(np.append(tokens, tokens[-1]), runner.matcher, PREFIX).count(Kind.NEW) - 1  # a plan's last token is always new
     for end in range(len(tokens) - n_missing + STEP, len(tokens) + STEP, STEP) if n_missing else ():

@@ -43,7 +43,7 @@ class TurnRun:
 
     def __init__(self, runner: Runner, run: Run, request: TurnRequest, answers: list[Turn] | None = None) -> None:
         self._runner, self._run, self._request, self._answers = runner, run, request, answers
-        self._metrics = TurnMetrics(prompt_tokens=len(request.prompt.tokens), context_size=runner.engine.info.n_ctx)
+        self._metrics = TurnMetrics(prompt_tokens=len(request.prompt.tokens), context_size=runner.info.n_ctx)
         self._text: list[str] = []  # one for each token
         self._decode_ms = 0.0
 
@@ -90,7 +90,7 @@ class TurnRun:
         metrics.computed_tokens = plan.count(Kind.NEW)
         metrics.recomputed_tokens = prefill.cells.recomputed_tokens
         metrics.reuse_ratio, metrics.prompt_reuse = prefill.cells.reuse_ratio, prefill.cells.prompt_reuse
-        metrics.full_ttft_estimate_ms = self._runner.store.speed.ms_per_token * metrics.prompt_tokens
+        metrics.full_ttft_estimate_ms = self._runner.speed.ms_per_token * metrics.prompt_tokens
         metrics.ttft_parts_ms = TtftParts(render_ms, prefill.place_ms, prefill.repair_ms, prefill.suffix_ms)
         metrics.ttft_ms = render_ms + prefilled.took_ms
 

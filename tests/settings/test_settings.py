@@ -11,6 +11,7 @@ from relaylite.errors import UsageError
 from relaylite.settings import settings
 from relaylite.settings.settings import Settings, load_settings
 from relaylite.store.codec import CODECS
+from relaylite.store.folder import DISK_BYTES
 
 
 @pytest.fixture(autouse=True)
@@ -169,8 +170,9 @@ def test_without_the_variable_state_lies_where_the_system_wants_it(monkeypatch: 
     assert "relaylite" in paths.settings_file().parts
 
 
-def test_the_forms_of_stored_rows_are_those_that_the_store_has(folder: Path) -> None:
+def test_codecs_and_budget_of_stored_rows_are_those_of_the_store(folder: Path) -> None:
     assert set(settings.STORE_CODECS) == set(CODECS)
+    assert load_settings().store.disk == DISK_BYTES
     write(folder / "relaylite.toml", '[store]\ncodec = "q6-q4"\n')
     assert load_settings().relay_options()["store_codec"] == "q6-q4"
     write(folder / "relaylite.toml", '[store]\ncodec = "zip"\n')
