@@ -63,6 +63,11 @@ class Probe:
 class Sweep:
     """One placed plan: `select` decides what is recomputed, `fill` computes the rows and the logits of the last token.
 
+    The shipped profile and the default one take the same path: the attention detector, and `l_end` = n_layer. `select` runs new tokens to
+    `l_start` (`_run_to_start`), probes the span tokens (`_probe_attention`) and selects some of them (`_select_by`). `fill` runs all of
+    these to the end. The methods stand in this order. A profile measured elsewhere may have the value detector (`_probe_values`), or an
+    `l_end` before the last layer (`_run_selected_to`).
+
     `repair` says which cells of the spans are recomputed: RelayParameters, a ForcedSelection (the benchmark's baselines), or None for none.
     `states`: captured vectors of the whole prompt by name, float16 `[n, width]`, NaN where there are none. `late`: rows that are not in
     their cells yet; a slice waits for those of its layers. Afterwards `new_states` holds, by name, positions and vectors of tokens that had
@@ -100,6 +105,13 @@ class Sweep:
         if len(candidates):
             self._select_by(self._probe(candidates, p), candidates, p)
 
+    def _without_states(self, spans: Tokens, p: RelayParameters) -> Tokens:
+        """Span tokens that lack a captured state."""
+        has_all = np.ones(len(spans), bool)
+        for name in p.captures:
+            has_all &= is_finite(self._states[name][spans])
+        return spans[~has_all]
+
     def _compute_whole(self, positions: Tokens) -> None:
         """Compute these span tokens from their ids, in every layer, as new tokens are."""
         self._active = self._active.merged(Active(positions))
@@ -130,16 +142,6 @@ class Sweep:
         captured = self._captured(f"attn-{p.l_det}", entering.positions)
         return Probe(angle(attention, captured, self._cache.layers[p.l_det].n_head), entering, attention)
 
-    def _probe_values(self, entering: Active, p: RelayParameters) -> Probe:
-        """The paper's way: all tokens run from `l_start` to `l_det`, where V of the candidates is compared."""
-        both = self._active.merged(entering)
-        got = self._run((p.l_start, p.l_det), both, want=("v", "hidden"))
-        is_candidate = np.isin(both.positions, entering.positions)
-        both = Active(both.positions, got["hidden"])
-        self._active, self._layer = both.only(~is_candidate), p.l_det
-        deviation = angle(got["v"][is_candidate], self._reused_v(p.l_det, entering.positions))
-        return Probe(deviation, both.only(is_candidate))
-
     def _select_by(self, probe: Probe, candidates: Tokens, p: RelayParameters) -> None:
         """Step 4, select: the candidates of the highest scores run on together with the new tokens."""
         self._deviation[candidates] = probe.deviation
@@ -160,12 +162,43 @@ class Sweep:
     # -- fill: step 5 ------------------------------------------------------------------------------------------------------
 
     def fill(self) -> F32:
-        """Compute the rows of all active tokens to the last layer. Returns the logits of the last token, float32 `[n_vocab]`."""
+        """Compute the rows of all active tokens to the last layer. Returns the logits of the last token, float32 `[n_vocab]`.
+
+        In the last layer the graph itself goes on behind attention with the last token alone (`out_ids` in native/slice/inputs.cpp).
+        """
         p = self._parameters
         if p is not None and len(self._selected) and self._layer <= p.l_end < self._n_layer:
             self._run_selected_to(p.l_end)
         self._advance(self._n_layer)
         return self._run((self._layer, self._n_layer), self._active, want=("logits",))["logits"]
+
+    def _advance(self, end: int) -> None:
+        """Run the active tokens towards layer `end` as long as rows of layers before it are still to come."""
+        while (stop := self._late.reach(self._layer, end)) < end:
+            hidden = self._run((self._layer, stop), self._active, want=("hidden",))["hidden"]
+            self._active, self._layer = Active(self._active.positions, hidden), stop
+
+    # -- beside the shipped path: the value detector, and an l_end before the last layer -----------------------------------
+
+    def _probe_values(self, entering: Active, p: RelayParameters) -> Probe:
+        """The paper's way: all tokens run from `l_start` to `l_det`, where V of the candidates is compared."""
+        both = self._active.merged(entering)
+        got = self._run((p.l_start, p.l_det), both, want=("v", "hidden"))
+        is_candidate = np.isin(both.positions, entering.positions)
+        both = Active(both.positions, got["hidden"])
+        self._active, self._layer = both.only(~is_candidate), p.l_det
+        deviation = angle(got["v"][is_candidate], self._reused_v(p.l_det, entering.positions))
+        return Probe(deviation, both.only(is_candidate))
+
+    def _reused_v(self, layer: int, positions: Tokens) -> F32:
+        """V of these span tokens as their rows hold it, float32 `[n, v_width]`."""
+        width = self._cache.layers[layer].v_width
+        out = np.full((len(self._plan.tokens), width), np.nan, np.float32)
+        for span in self._plan.of(Kind.SPAN):
+            assert span.rows is not None
+            rows = span.rows.v(layer)[span.offset : span.offset + len(span)]
+            out[span.start : span.end] = row_numbers.values(rows, self._cache.info.type_v)
+        return out[positions]
 
     def _run_selected_to(self, l_end: int) -> None:
         """Run all active tokens to layer `l_end`. There the selected ones write K and V, and end."""
@@ -175,12 +208,6 @@ class Sweep:
         goes_on = np.isin(self._active.positions, self._whole)
         self._active = Active(self._active.positions, got.get("hidden", self._active.hidden)).only(goes_on)
         self._layer = l_end
-
-    def _advance(self, end: int) -> None:
-        """Run the active tokens towards layer `end` as long as rows of layers before it are still to come."""
-        while (stop := self._late.reach(self._layer, end)) < end:
-            hidden = self._run((self._layer, stop), self._active, want=("hidden",))["hidden"]
-            self._active, self._layer = Active(self._active.positions, hidden), stop
 
     # -- what became of the cells ------------------------------------------------------------------------------------------
 
@@ -200,13 +227,6 @@ class Sweep:
 
     # -- access to rows and states -----------------------------------------------------------------------------------------
 
-    def _without_states(self, spans: Tokens, p: RelayParameters) -> Tokens:
-        """Span tokens that lack a captured state."""
-        has_all = np.ones(len(spans), bool)
-        for name in p.captures:
-            has_all &= is_finite(self._states[name][spans])
-        return spans[~has_all]
-
     def _offsets(self, positions: Tokens) -> Tokens:
         """The place of each span token in its span."""
         starts = np.array([span.start for span in self._plan.of(Kind.SPAN)], np.int32)
@@ -215,16 +235,6 @@ class Sweep:
     def _captured(self, name: str, positions: Tokens) -> F32:
         """The captured vectors of these tokens, float32 `[n, width]`."""
         return self._states[name][positions].astype(np.float32)
-
-    def _reused_v(self, layer: int, positions: Tokens) -> F32:
-        """V of these span tokens as their rows hold it, float32 `[n, v_width]`."""
-        width = self._cache.layers[layer].v_width
-        out = np.full((len(self._plan.tokens), width), np.nan, np.float32)
-        for span in self._plan.of(Kind.SPAN):
-            assert span.rows is not None
-            rows = span.rows.v(layer)[span.offset : span.offset + len(span)]
-            out[span.start : span.end] = row_numbers.values(rows, self._cache.info.type_v)
-        return out[positions]
 
     def _run(self, layers: tuple[int, int], active: Active, *, write_end: int | None = None, want: tuple[str, ...] = ()) -> dict[str, F32]:
         """A slice over any number of tokens, in batches by position. Results are in `active`'s order; logits are the last batch's."""
