@@ -1,4 +1,4 @@
-"""`OverlapIndex`: stored texts by the hashes of their tokens. It finds every `Overlap` with a prompt. Token ids only; it knows no rows.
+"""`OverlapIndex`: stored texts by the hashes of their tokens, and every `Overlap` of a prompt with them. Token ids only; it knows no rows.
 
 Every text is cut into tiles of `window` tokens, whose hashes lie sorted. Any `2 * window - 1` tokens in a row hold a whole tile, so looking
 up the hash of every window of a prompt misses no overlap of that length. Tiles that follow one another are joined, compared token by token,

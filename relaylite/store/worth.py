@@ -1,4 +1,4 @@
-"""`Foresight`: the chance that the next turns ask for certain rows. `Uses`: who asked for them so far.
+"""`Foresight`: the chance that the next turns ask for certain rows, by their `Uses`: who asked for them so far.
 
 `Tiers` weighs rows by that chance. Two things are learnt: which agent follows which, and in what share of its turns an agent asks for
 certain rows. Both are counts with a prior, so that little evidence says little. Pure arithmetic: no rows, no files, no clock.

@@ -20,7 +20,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class Part(NamedTuple):
-    """Cells that a test places: rows `[first, first + n)` of `rows`, K rotated by `delta` positions, or (`rows` None) `n` empty ones."""
+    """Slots that a test fills: rows `[first, first + n)` of `rows`, K rotated by `delta` positions, or (`rows` None) `n` empty ones."""
 
     n: int
     rows: Rows | None = None
@@ -69,7 +69,7 @@ class LiveModel:
         self.cache.append(tiled(len(self.cache), parts))
 
     def write(self, start: int, parts: Sequence[Part], layers: range) -> None:
-        """Write these layers of the parts into cells from position `start` on."""
+        """Write these layers of the parts into slots from position `start` on."""
         self.cache.write(tiled(start, parts), layers)
 
     def decode(self, tokens: Tokens | Sequence[int], *, batch: int | None = None) -> npt.NDArray[np.float32]:
