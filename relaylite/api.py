@@ -1,4 +1,4 @@
-"""`Relay`: a loaded model and the chains that run on it. What scripts, the command line and the terminal UI use.
+"""`Relay`: a loaded model, its store, and the chains that run on both. What scripts, the command line and the terminal UI use.
 
 `with Relay() as relay: print(relay.chain(["plan", "code", "review"]).run("Merge two sorted lists.").text)`
 """

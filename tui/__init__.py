@@ -1,6 +1,7 @@
-"""`run_app` in `__init__.py`: the terminal app, in which one chains agents, watches them and sees what was reused.
+"""`run_app` in `__init__.py`: the terminal app, made with Textual: chain agents, watch them, and see what was reused.
 
-It knows relaylite's public API only. Importing this package does not import Textual; `run_app` does.
+It works a model through `Relay` and `Chain`, and reads plain values of other packages: settings, sessions, catalogue, policies.
+Importing this package does not import Textual; `run_app` does.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ def _colors(values: str) -> dict[str, str]:
     return dict(zip(_NAMES, values.split(), strict=True))
 
 
-# The cells' colours differ in luminance too, from the quiet exact to the loud new, so that greys tell them apart.
+# The cells' colours differ in luminance too, from the quiet prefix to the loud new, so that greys tell them apart.
 _DARK = _colors("#868c99 #56b6c2 #98c379 #c678dd #e5c07b #61afef #e06c75 #3a4356 #3f7fb8 #f0a63c #d5d8de")
 _LIGHT = _colors("#646b77 #0b7285 #2b7a2f #8a3fa0 #8f6200 #1c5fb0 #b3303c #cfd5df #6ea3d8 #b8640a #1d2430")
 
@@ -87,7 +87,7 @@ READS_SIGNS = {"all": "»", "previous": "›", "task": "·"}
 PAUSE_SIGN = "‖"
 
 CELL_KINDS = {
-    CellMap.PREFIX: ("exact", "prefix", "·"),
+    CellMap.PREFIX: ("prefix", "prefix", "·"),
     CellMap.REUSED: ("reused", "reused", "░"),
     CellMap.RECOMPUTED: ("recomputed", "recomputed", "▓"),
     CellMap.NEW: ("new", "new", "█"),

@@ -15,20 +15,21 @@ DOORS = (  # the forms in which a docstring's first sentence names a door
     re.compile(r"(?P<holds>.*); the door is (?P<door>`\w+`(?: in `\w+\.py`)?)"),
 )
 STARTERS = ("__init__", "__main__")
+NATIVE = ("`native/`", "`relay.h`", "C++: reads, places and rotates rows, and computes slices of llama.cpp's graph", "llama.cpp")
 
 
 def files() -> dict[Path, str]:
-    lines = packages()
+    lines: list[str] = []
     for folder in sorted({path.parent for path in source_files()}, key=lambda folder: (depth_of(part_of(folder / "__init__.py")), folder)):
         lines += ["", f"### `{folder.relative_to(ROOT)}/`", "", *modules(folder)]
     page = DOCS / "architecture.md"
-    return {page: page_with(page, {"modules": ["", *lines, ""]})}
+    return {page: page_with(page, {"packages": ["", *packages(), ""], "modules": [*lines, ""]})}
 
 
 def packages() -> list[str]:
-    """From the ground up: a part stands below all that it imports."""
-    parts = sorted({part_of(path) for path in source_files()} - {*STARTERS}, key=lambda part: (depth_of(part), part))
-    return table(("part", "door", "holds", "imports"), map(package, parts))
+    """From people down: a part stands above all that it imports."""
+    parts = sorted({part_of(path) for path in source_files()} - {*STARTERS}, key=lambda part: (-depth_of(part), part))
+    return table(("package", "door", "what it is for", "imports"), [*map(package, parts), NATIVE])
 
 
 def package(part: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`main` in `__init__.py`: the command line. Each command is a module of its own, imported when it is asked for.
+"""`main` in `__init__.py`: the command line, with a module for each command in `commands/`, imported when it is asked for.
 
 To add a command: a module `relaylite/cli/commands/NAME.py` with a click command called `command`, and a line in `COMMANDS`.
 """

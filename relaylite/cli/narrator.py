@@ -9,7 +9,7 @@ from relaylite.cli.terminal import Output
 from relaylite.events import ChainFinished, Event, Notice, Phase, PrefillDone, TextDelta, Turn, TurnFinished, TurnStarted
 from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH
 
-_PHASES = {"render": "reads", "place": "takes over rows", "repair": "recomputes rows", "suffix": "reads", "write": "writes"}
+_PHASES = {"render": "reads", "place": "takes over rows", "repair": "looks which rows to recompute", "suffix": "reads", "write": "writes"}
 
 
 class Narrator:

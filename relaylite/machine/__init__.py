@@ -1,2 +1,2 @@
-"""What this machine offers: memory and cores (`resources.py`), devices (`devices.py`), workers on other machines (`workers.py`), and the
+"""Memory and cores of this machine (`resources.py`), its devices (`devices.py`), workers on other machines (`workers.py`), and the
 installed llama.cpp (`installation.py`)."""

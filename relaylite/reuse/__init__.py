@@ -1,1 +1,2 @@
-"""`make_plan` in `planner.py`: what a prompt takes over, decided on plain values. No model, no files except profiles."""
+"""`make_plan` in `planner.py`: what a prompt takes over, as plain values: policies, plans, rows, profiles. No model, no files except
+profiles."""

@@ -1,4 +1,4 @@
-"""`Store` in `store.py`: rows that outlive a turn, found again by token ids, kept within budgets in memory and on disk.
+"""`Store` in `store.py`: rows that outlive a turn, in memory and on disk within two budgets, found again by token ids.
 
     Store             the door: takes one lock, counts what is handed out (Ledger, PrefillSpeed)
     ├─ Holdings       what there is, and what a prompt shares with it

@@ -6,7 +6,9 @@ import io
 
 import pytest
 
+from relaylite.cli.narrator import Narrator
 from relaylite.cli.terminal import Output
+from relaylite.events import Phase, TurnStarted
 
 
 class Terminal(io.StringIO):
@@ -80,3 +82,11 @@ def test_quiet_leaves_out_notes_and_status(terminal: Terminal) -> None:
     output.note("note")
     output.write("answer")
     assert terminal.getvalue() == "answer"
+
+
+def test_during_repair_the_status_promises_no_recomputed_rows(terminal: Terminal) -> None:
+    """The stage selects. What is selected is recomputed in the stage behind it, and policy `naive` selects nothing."""
+    narrator = Narrator(output_on(terminal), (), shows_answers=False)
+    narrator.show(TurnStarted("plan", 0, ()))
+    narrator.show(Phase("repair"))
+    assert terminal.getvalue().endswith("plan looks which rows to recompute …")

@@ -245,7 +245,7 @@ def test_a_closed_engine_in_a_relay_is_one_line(tiny_path: Path) -> None:
         chain.run("Sort.")
 
 
-def test_damage_to_the_cell_identity_is_an_error_and_not_a_wrong_answer(tiny: LiveEngine) -> None:
+def test_damage_to_the_slot_identity_is_an_error_and_not_a_wrong_answer(tiny: LiveEngine) -> None:
     """The cells of the live sequence are moved behind the engine's back; the next batch notices."""
     rows = tiny.full_rows(tiny.tokens(40))
     memory = tiny.engine._context.memory

@@ -192,7 +192,7 @@ def test_one_token_has_no_row_yet(parrot: Parrot, tiny: LiveEngine) -> None:
         assert (said.finish_reason, said.relayed) == ("length", ([a], []))
 
 
-def test_without_a_limit_the_context_is_filled_to_its_last_cell(parrot: Parrot, tiny: LiveEngine) -> None:
+def test_without_a_limit_the_context_is_filled_to_its_last_slot(parrot: Parrot, tiny: LiveEngine) -> None:
     a, b = ids(tiny, "a", "b")
     with parrot(a, b, a) as live:
         said = answer(live, max_tokens=-1)

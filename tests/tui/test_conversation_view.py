@@ -104,7 +104,7 @@ def test_the_prompt_unfolds_with_the_origin_of_relayed_text() -> None:
         await pilot.pause()
         shown = str(app.main.query_one(PromptParts).render())
         assert "from plan" in shown and "your message" in shown and "instructions" in shown
-        assert "100 % of its cells taken over" in shown or "taken over exactly" in shown
+        assert "100 % of its cells taken over" in shown or "taken over in place" in shown
         await pilot.press("p")
         await pilot.pause()
         assert not app.main.query(PromptParts)

@@ -201,7 +201,7 @@ def test_the_cursor_names_token_layer_deviation_and_origin() -> None:
         await pilot.press("right", "down")
         assert "4,101/8,000" in panel.readout and "layer 9/32" in panel.readout
         await pilot.press("home")
-        assert "0/8,000" in panel.readout and "exact" in panel.readout and "not measured" in panel.readout
+        assert "0/8,000" in panel.readout and "prefix" in panel.readout and "not measured" in panel.readout
         await pilot.press("end")
         assert "7,999/8,000" in panel.readout and "new" in panel.readout and "your message" in panel.readout
 

@@ -1,4 +1,7 @@
-"""The one thread that touches a model. Jobs go in, reports come out; it never touches a widget.
+"""The thread that opens a model and carries out jobs on it. Jobs go in, reports come out; it never touches a widget.
+
+The app's own thread calls only `Chain.cancel`, and `Relay.piece`, which reads the vocabulary. The chain has threads of its own
+(docs/architecture.md, Threads).
 
 It is a daemon thread of our own and no Textual worker: quitting must not wait for a native call that does not come back.
 """

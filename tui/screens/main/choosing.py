@@ -13,10 +13,10 @@ from relaylite.tui.screens.model_dialog import ModelDialog
 
 POLICY_ABOUT = {
     "full": "Compute every prompt from nothing: the reference",
-    "prefix": "Take over the longest exact prefix, as llama-server does: exact",
+    "prefix": "Take over the longest exact prefix, as llama-server does",
     "naive": "Take over prefix and relayed text, repair nothing: fastest, least true",
     "relay:fast": "Relay and repair the fewest cells",
-    "relay": "Relay and repair what the new prefix changes: the default",
+    "relay": "Relay and repair what the new text before it changes: the default",
     "relay:careful": "Relay and repair more cells",
 }
 

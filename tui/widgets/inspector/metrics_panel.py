@@ -28,7 +28,7 @@ def ttft_lines(metrics: TurnMetrics, bar_width: int) -> Iterable[FigureLine]:
 def token_lines(metrics: TurnMetrics, bar_width: int) -> Iterable[FigureLine]:
     total = metrics.prompt_tokens or 1
     kinds = (
-        ("exact", metrics.prefix_tokens),
+        ("prefix", metrics.prefix_tokens),
         ("relayed", metrics.span_tokens),
         ("recomputed", metrics.recomputed_tokens),
         ("new", metrics.computed_tokens),

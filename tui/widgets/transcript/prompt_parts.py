@@ -32,7 +32,7 @@ def fate_of(cells: CellMap | None, start: int, n: int) -> str:
     columns = cells.cells[:, start : start + n]
     share = [float(np.mean(columns == kind)) for kind in range(4)]
     if share[CellMap.PREFIX] == 1:
-        return "taken over exactly"
+        return "taken over in place"
     if share[CellMap.NEW] == 1:
         return "computed"
     taken = share[CellMap.PREFIX] + share[CellMap.REUSED]
