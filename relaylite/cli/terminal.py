@@ -33,9 +33,9 @@ class Output:
         self._emit(fit_for_terminal(text) if self._stdout.isatty() else text)
 
     def line(self, text: str = "", *, color: str = "") -> None:
-        """A line of its own on stdout."""
+        """A line of its own on stdout: no name or file that stands in it can begin another one."""
         self.end_line()
-        self._emit(_colored(fit_for_terminal(text), color, self._stdout) + "\n")
+        self._emit(_colored(_unbroken(text), color, self._stdout) + "\n")
 
     def end_line(self) -> None:
         """Go to the next line of stdout unless at the start of one."""
@@ -66,7 +66,7 @@ class Output:
         if text == self._status or self.quiet or not self._at_line_start or not self._stderr.isatty():
             return
         self._status = text
-        self._stderr.write("\r\x1b[K" + fit_for_terminal(text))
+        self._stderr.write("\r\x1b[K" + _unbroken(text))
         self._stderr.flush()
 
     def progress(self, name: str, done: int, total: int) -> None:
@@ -81,6 +81,11 @@ class Output:
         self._stdout.write(text)
         self._stdout.flush()
         self._at_line_start = text.endswith("\n")
+
+
+def _unbroken(text: str) -> str:
+    """`text` fit for a terminal, with spaces in place of the ends of its lines."""
+    return fit_for_terminal(text).replace("\n", " ")
 
 
 def _colored(text: str, color: str, stream: TextIO) -> str:

@@ -55,6 +55,12 @@ def test_notes_and_headings_from_files_are_made_fit_too(terminal: Terminal, monk
     assert terminal.getvalue() == "## a␛[2J\nbad ␛]0;x␇ name\n"
 
 
+@pytest.mark.parametrize("end", ["\n", "\u2028", "\x85", "\x0b", "\x0c", "\r\n"])
+def test_no_name_in_a_line_begins_another_one(terminal: Terminal, end: str) -> None:
+    output_on(terminal).line(f"a{end}relaylite: forged")
+    assert terminal.getvalue() == "a relaylite: forged\n"
+
+
 def test_headings_have_colors_unless_no_color_is_set(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     output_on(terminal).line("## a", color="#ff8800")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support.app_driver import KNOWN, ScriptedOpener, ask, drive, notices, open_dialog, screen_text, scripted_app, until
 from support.fakes import FakeEngine
 from textual.pilot import Pilot
@@ -161,5 +162,22 @@ def test_a_model_that_does_not_open_is_a_notice_and_keeps_the_old_one() -> None:
         await until(pilot, lambda: any("no such file" in notice for notice in notices(app)))
         await until(pilot, lambda: app.state.info is not None)
         await ask(pilot, "still here")
+
+    drive(app, scenario)
+
+
+@pytest.mark.parametrize(("key", "kind"), [("f5", ChoiceDialog), ("ctrl+l", ModelDialog)])
+def test_enter_twice_in_a_dialog_is_one_answer(key: str, kind: type) -> None:
+    """The second key may come before the dialog is gone: it used to take the main screen away, and the app ended."""
+    app = scripted_app(FakeEngine(), ["plan"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await open_dialog(pilot, key, kind)
+        options = app.screen.query_one(OptionList)
+        options.action_select()
+        options.action_select()
+        await until(pilot, lambda: app.screen is app.main)
+        await pilot.pause(0.2)
+        assert app.screen is app.main and app.is_running
 
     drive(app, scenario)

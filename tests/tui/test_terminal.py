@@ -50,6 +50,14 @@ class Terminal:
             time.sleep(0.2)
         return screen
 
+    def start_writing(self, message: str) -> None:
+        """Send `message` until its answer is being written: at temperature 1.5 an answer may end at once."""
+        while "● plan writing" not in self.screen():
+            self.keys(message, "Enter")
+            end = time.monotonic() + 10
+            while "● plan writing" not in self.screen() and time.monotonic() < end:
+                time.sleep(0.2)
+
     def log(self) -> str:
         file = self.home / "logs" / "tui.log"
         return file.read_text(errors="replace") if file.exists() else ""
@@ -87,8 +95,7 @@ def test_esc_stops_and_quitting_while_the_model_writes_ends_the_process(terminal
     terminal.wait("● plan writing")
     terminal.keys("Escape")
     terminal.wait("■ plan stopped", 10)
-    terminal.keys("Again.", "Enter")
-    terminal.wait("● plan writing")
+    terminal.start_writing("Again.")
     terminal.keys("C-c")
     terminal.wait("Ctrl+C again")
     terminal.keys("C-c")

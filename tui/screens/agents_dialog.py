@@ -167,4 +167,4 @@ class AgentsDialog(Dialog[ChainChoice]):
     def action_done(self) -> None:
         if self._keep():
             pauses = frozenset(index for index, (_, does) in enumerate(self._rows) if does)
-            self.dismiss(ChainChoice(tuple(agent for agent, _ in self._rows), pauses))
+            self.answer(ChainChoice(tuple(agent for agent, _ in self._rows), pauses))

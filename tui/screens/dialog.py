@@ -28,6 +28,7 @@ class Dialog(ModalScreen[Result | None], Generic[Result]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Leave")]
     title_text = ""
     hint = "Esc leaves"
+    _is_answered = False
 
     def frame(self) -> Vertical:
         """What the dialog's widgets are put into."""
@@ -35,8 +36,14 @@ class Dialog(ModalScreen[Result | None], Generic[Result]):
         box.border_title, box.border_subtitle = self.title_text, self.hint
         return box
 
+    def answer(self, result: Result | None) -> None:
+        """Leave with `result`. Keys that were pressed before the dialog was gone may answer again: that counts for nothing."""
+        if not self._is_answered:
+            self._is_answered = True
+            self.dismiss(result)
+
     def action_leave(self) -> None:
-        self.dismiss(None)
+        self.answer(None)
 
 
 class TextDialog(Dialog[str]):
@@ -58,7 +65,7 @@ class TextDialog(Dialog[str]):
 
     @on(Button.Pressed, "#done")
     def action_done(self) -> None:
-        self.dismiss(self.query_one(TextField).text)
+        self.answer(self.query_one(TextField).text)
 
 
 class PathDialog(Dialog[Path]):
@@ -77,7 +84,7 @@ class PathDialog(Dialog[Path]):
     @on(Input.Submitted)
     def _submit(self, event: Input.Submitted) -> None:
         if event.value.strip():
-            self.dismiss(expanded(event.value.strip()))
+            self.answer(expanded(event.value.strip()))
 
 
 class ChoiceDialog(Dialog[str]):
@@ -103,4 +110,4 @@ class ChoiceDialog(Dialog[str]):
 
     @on(OptionList.OptionSelected)
     def _choose(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(event.option_id)
+        self.answer(event.option_id)

@@ -45,8 +45,8 @@ class ModelDialog(Dialog[str]):
                 self.app.call_from_thread(self._mark, entry, is_here)
 
     def _mark(self, entry: CatalogEntry, is_here: bool) -> None:
-        if self.is_attached:
-            self.query_one(OptionList).replace_option_prompt(entry.name, self._line(entry, is_here))
+        for options in self.query(OptionList):  # none once the dialog is being taken down
+            options.replace_option_prompt(entry.name, self._line(entry, is_here))
 
     def _line(self, entry: CatalogEntry, is_here: bool | None) -> Content:
         place = ("…", "$muted") if is_here is None else ("on this machine", "$success") if is_here else ("will be fetched", "$warning")
@@ -61,9 +61,9 @@ class ModelDialog(Dialog[str]):
 
     @on(OptionList.OptionSelected)
     def _choose(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(event.option_id)
+        self.answer(event.option_id)
 
     @on(Input.Submitted)
     def _submit(self, event: Input.Submitted) -> None:
         if event.value.strip():
-            self.dismiss(event.value.strip())
+            self.answer(event.value.strip())
