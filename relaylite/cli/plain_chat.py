@@ -79,7 +79,7 @@ class PlainChat:
         elif command in self._commands:
             self._commands[command](rest.strip())
         else:
-            meant = did_you_mean(command, self._commands, f"known: {', '.join(self._commands)}")
+            meant = did_you_mean(command, self._commands, f"known: {', '.join(self._commands)}.")
             raise UsageError(f"there is no {command}; {meant} A space before it sends it as a message")
 
     def _answer(self, message: str, files: Iterable[Attachment] = (), note: str = "") -> None:

@@ -18,7 +18,7 @@ from relaylite.engine.native import F16, F32
 from relaylite.metrics import CellMap
 from relaylite.reuse import row_numbers
 from relaylite.reuse.plan import Kind, Plan
-from relaylite.reuse.profile import RelayParameters
+from relaylite.reuse.profile import Detector, RelayParameters
 from relaylite.reuse.rows import Mask, Tokens, is_finite
 from relaylite.reuse.selection import angle, score, select, thinned
 
@@ -134,7 +134,7 @@ class Sweep:
     def _probe(self, candidates: Tokens, p: RelayParameters) -> Probe:
         """Step 3, probe: how far the candidates deviate at `l_det` from what was captured."""
         entering = Active(candidates, self._captured(f"l_in-{p.l_start}", candidates) if p.l_start else None)
-        return self._probe_attention(entering, p) if p.detector == "attention" else self._probe_values(entering, p)
+        return PROBES[p.detector](self, entering, p)
 
     def _probe_attention(self, entering: Active, p: RelayParameters) -> Probe:
         """Only the attention of layer `l_det`, which is `l_start`, over the new context."""
@@ -257,3 +257,9 @@ class Sweep:
                 if value is not None:
                     parts[name].append(value)
         return {name: values[-1] if name == "logits" else np.concatenate(values) for name, values in parts.items()}
+
+
+PROBES: dict[Detector, Callable[[Sweep, Active, RelayParameters], Probe]] = {
+    "attention": Sweep._probe_attention,
+    "value": Sweep._probe_values,
+}

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from relaylite import paths
 from relaylite.errors import RelayliteError, UsageError
@@ -22,6 +22,7 @@ log = logging.getLogger("relaylite.profile")
 
 VERSION = 1
 Detector = Literal["attention", "value"]
+DETECTORS: tuple[Detector, ...] = get_args(Detector)  # `engine.sweep.PROBES` has a way for each
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,8 @@ class RelayParameters:
         _check_types(dataclasses.asdict(self))
         if not 0 <= self.l_start <= self.l_det <= self.l_end:
             raise UsageError(f"layers must satisfy 0 <= l_start <= l_det <= l_end, not {self.l_start}, {self.l_det}, {self.l_end}")
-        if self.detector not in ("attention", "value"):
-            raise UsageError(f"unknown detector {self.detector!r}; known: attention, value")
+        if self.detector not in DETECTORS:
+            raise UsageError(f"unknown detector {self.detector!r}; known: {', '.join(DETECTORS)}")
         if (self.detector == "attention") != (self.l_det == self.l_start):
             raise UsageError("the attention detector needs l_det == l_start, the value detector l_det > l_start")
         if not 0 <= self.max_share <= 1:

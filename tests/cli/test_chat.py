@@ -45,7 +45,7 @@ def test_commands(invoke: Invoke, engine: FakeEngine) -> None:
         (b"/policy best", "unknown policy 'best'; known: full"),
         (b"/polcy full", "there is no /polcy; did you mean /policy? A space before it sends it as a message"),
         (b"/exit", "there is no /exit; did you mean /quit?"),
-        (b"/xyzzy", "there is no /xyzzy; known: /help, /retry"),
+        (b"/xyzzy", "there is no /xyzzy; known: /help, /retry, /policy, /quit. A space before it sends it as a message"),
         (b"\xff", "is not UTF-8 text"),
         (b"x" * 5000, "do not fit the context"),
         (b"read @empty.md", "cannot attach empty.md: it is empty"),

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from support.live_engine import LiveEngine, Taken, changed, difference, divergence, plan_of
 
+from relaylite.engine.sweep import PROBES
 from relaylite.errors import ModelError
 from relaylite.metrics import CellMap
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import NAIVE, RELAY, Policy
-from relaylite.reuse.profile import RelayParameters
+from relaylite.reuse.profile import DETECTORS, RelayParameters
 from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.store import Store
 
@@ -92,6 +93,10 @@ LAYOUTS = [
     one_span, at_the_start, whole_prompt_but_the_last, moved_back, moved_nowhere, moved_far, of_one_token, single_new_tokens_between,
     back_to_back, twice_the_same, four_reversed, longer_than_a_batch, batches_of_new_tokens, behind_a_prefix,
 ]  # fmt: skip
+
+
+def test_every_detector_that_a_profile_may_name_has_a_way_to_probe() -> None:
+    assert set(PROBES) == set(DETECTORS)
 
 
 @pytest.mark.parametrize("parameters", EVERYTHING, ids=["attention", "value-1", "value-2"])

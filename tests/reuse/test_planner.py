@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from relaylite.errors import UsageError
 from relaylite.reuse.plan import Kind, Plan, Segment
 from relaylite.reuse.planner import make_plan
-from relaylite.reuse.policies import FULL, NAIVE, POLICIES, PREFIX, RELAY, Policy
+from relaylite.reuse.policies import FULL, LABELS, NAIVE, POLICIES, PREFIX, RELAY, Policy, parse_policy
 from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.store import Store
 
@@ -38,6 +38,10 @@ def shape(plan: Plan) -> list[tuple[str, int, int]]:
 def words(first: int, n: int) -> list[int]:
     """`n` tokens that occur nowhere else."""
     return list(range(first, first + n))
+
+
+def test_the_labels_name_every_policy() -> None:
+    assert {parse_policy(label).name for label in LABELS} == set(POLICIES)
 
 
 def test_full_computes_everything_whatever_is_stored() -> None:
