@@ -88,7 +88,7 @@ PAUSE_SIGN = "‖"
 
 CELL_KINDS = {
     CellMap.PREFIX: ("prefix", "prefix", "·"),
-    CellMap.REUSED: ("reused", "reused", "░"),
+    CellMap.REUSED: ("relayed", "reused", "░"),
     CellMap.RECOMPUTED: ("recomputed", "recomputed", "▓"),
     CellMap.NEW: ("new", "new", "█"),
 }

@@ -36,7 +36,7 @@ SIGNS = (
     ("◔ ◑ ◕ ●", "Reusing, repairing, reading what is new, writing"),
     ("✓ ■ × ‖", "Done, stopped, failed; the chain pauses after it"),
     ("s u f g P", "Above the map: instructions, your message, file, between answers; a capital: that agent's answer"),
-    ("· ░ ▓ █", "Cells without colour: prefix, reused, recomputed, new"),
+    ("· ░ ▓ █", "Cells without colour: prefix, relayed, recomputed, new"),
 )
 
 

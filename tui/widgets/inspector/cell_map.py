@@ -1,4 +1,4 @@
-"""The cell map: layers up, token positions across, each cell prefix, reused, recomputed or new.
+"""The cell map: layers up, token positions across, each cell prefix, relayed, recomputed or new.
 
 In colour a character shows two rows of bins as half blocks; without colour one row, as signs. A bin of several cells is the
 mean of their colours. The cursor (arrows, mouse) names one token and layer; `CursorMoved` says which.
