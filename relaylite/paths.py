@@ -136,15 +136,15 @@ def replacing(path: Path, mode: int = 0o600) -> Iterator[Path]:
     try:
         os.close(os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode))
         yield written
-        _to_disk(written)
+        to_disk(written)
         written.replace(path)
     except BaseException:
         written.unlink(missing_ok=True)
         raise
-    _to_disk(path.parent)
+    to_disk(path.parent)
 
 
-def _to_disk(path: Path) -> None:
+def to_disk(path: Path) -> None:
     """Have the content of a file, or the names in a folder, outlive a power cut."""
     if path.is_dir() and not hasattr(os, "O_DIRECTORY"):
         return  # Windows opens no folders

@@ -193,7 +193,7 @@ class RowFolder:
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
-        _sync_folder(self.path)
+        paths.to_disk(self.path)  # a rename outlives a power cut only once the folder itself is on the disk
         return tuple(victims)
 
     @contextmanager
@@ -221,13 +221,3 @@ class RowFolder:
         if message not in self._told:
             self._told.add(message)
             log.warning("row store: %s", message)
-
-
-def _sync_folder(path: Path) -> None:
-    """Have the names in the folder outlive a power cut."""
-    if hasattr(os, "O_DIRECTORY"):
-        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
