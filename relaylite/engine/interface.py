@@ -84,8 +84,9 @@ class Delta:
 class WriterLike(Iterator[Delta], Protocol):
     """One answer while it is written: gives a `Delta` for each token, and ends when the answer ends.
 
-    A token's row is computed when the next token is wanted, so the last token of an answer has no row. The iterator raises Cancelled
-    after `EngineLike.cancel`. `finish_reason` and `tokens` are right at any time, also after an error or when half read.
+    A token's row is computed when the next token is wanted, so the last token has no row unless the model ended the answer. The
+    iterator raises Cancelled after `EngineLike.cancel`. `finish_reason` and `tokens` are right at any time, also after an error or
+    when half read.
     `finish_reason`: "stop" or "length" once the answer has ended, "cancelled" before (`metrics` has the words).
     """
 
