@@ -44,6 +44,10 @@ class Load(Generic[Loaded]):
             while fraction is not None:
                 on_progress(fraction)
                 fraction = self._next(fraction)
+            if self._error is not None:
+                raise self._error
+            assert self._loaded is not None
+            return self._loaded
         except BaseException:
             self._is_wanted = False
             try:
@@ -52,10 +56,6 @@ class Load(Generic[Loaded]):
             finally:
                 self._drop()
             raise
-        if self._error is not None:
-            raise self._error
-        assert self._loaded is not None
-        return self._loaded
 
     def _next(self, fraction: float) -> float | None:
         try:
