@@ -22,11 +22,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "machine": {"values", "settings"},
     "engine": {"values", "reuse", "gguf", "prompt", "machine"},
     "chain": {"values", "reuse", "prompt", "settings", "store", "machine", "engine"},
-    "api": {"values", "reuse", "gguf", "store", "machine", "engine", "chain"},
+    "completion": {"values", "reuse", "prompt", "store", "engine", "chain"},
+    "api": {"values", "reuse", "gguf", "store", "machine", "engine", "chain", "completion"},
+    "serve": {"values", "reuse", "completion", "api"},
     "bench": {"values", "reuse", "prompt", "store", "engine", "chain"},
     "calibrate": {"values", "reuse", "prompt", "engine", "bench"},
     "tui": {"values", "reuse", "gguf", "settings", "engine", "chain", "api"},
-    "cli": {"values", "reuse", "gguf", "settings", "store", "machine", "engine", "chain", "api", "bench", "calibrate", "tui"},
+    "cli": {"values", "reuse", "gguf", "settings", "store", "machine", "engine", "chain", "api", "bench", "calibrate", "serve", "tui"},
 }
 # Modules of a package that others may import; those of a package that is not named here are all open.
 OPEN: dict[str, set[str]] = {
