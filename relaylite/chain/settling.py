@@ -15,7 +15,8 @@ from typing import cast
 import numpy as np
 
 from relaylite.chain.agent_prompts import AgentPrompts
-from relaylite.chain.runner import Prefilled, Run, Runner
+from relaylite.runs.prefilling import Prefilled
+from relaylite.runs.runner import Run, Runner
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Phase
 from relaylite.reuse.plan import Kind

@@ -133,12 +133,20 @@ class EngineLike(Protocol):
         """Finds what a prompt may go on from in the engine itself. None where rows can be placed: a store finds them."""
         ...
 
+    def beside(self) -> EngineLike:
+        """Another engine on the same weights, with a live sequence and a cache of its own.
+
+        It is of the same layout, and must be closed before this one. Both may not compute at the same time in two threads.
+        Raises ModelError if there is no memory for it.
+        """
+        ...
+
     def prefill(self, plan: Plan, on_phase: Callable[[PhaseName], None]) -> Prefill:
         """Forget an earlier `cancel`, then make the live sequence the plan's. The logits of its last token are ready afterwards.
 
         `on_phase` is called on entering "place", "repair" (with spans only) and "suffix", in this order; what it raises comes out.
         Raises ContextOverflow if prompt and one answer token do not fit, UsageError for spans where `info.relay_refusal` says why not,
-        ModelError for rows of another layout, Cancelled after `cancel`, and Damaged if rows cannot be read after all: the store that
+        ModelError for rows of another layout, Cancelled after `cancel` (without spans, what was computed until then may be harvested), and Damaged if rows cannot be read after all: the store that
         gave them forgets them, and another plan is made.
         """
         ...

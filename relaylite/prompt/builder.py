@@ -69,6 +69,22 @@ class PromptBuilder:
             raise UsageError("the chat template makes nothing of this conversation; use --chat-template chatml")
         return Prompt(np.array([token for part in parts for token in part.tokens], np.int32), tuple(parts))
 
+    def plain(self, body: Sequence[Text | Answer], *, parses_special: bool = False) -> Prompt:
+        """`body` as it is, without a template. With `parses_special`, names of control tokens in its texts become those tokens."""
+        parts = [
+            PromptPart(part.kind, part.source, self._ids[part.text, parses_special], part.text)
+            if isinstance(part, Text)
+            else PromptPart("answer", part.source, part.tokens, _shown(self._text(part)))
+            for part in body
+        ]
+        parts = [part for part in self._with_one_bos(parts) if part.tokens]
+        return Prompt(np.array([token for part in parts for token in part.tokens], np.int32), tuple(parts))
+
+    def of_ids(self, ids: Ids) -> Prompt:
+        """These tokens and no others."""
+        text = b"".join(self._pieces[ids]).decode(errors="replace")
+        return Prompt(np.array(ids, np.int32), (PromptPart("user", "", ids, text),) if ids else ())
+
     def _tokenize(self, text_and_special: tuple[str, bool]) -> Ids:
         text, parse_special = text_and_special
         return tuple(token for stretch in _stretches(text) for token in self._tokenizer.tokenize(stretch, parse_special=parse_special))

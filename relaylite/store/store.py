@@ -82,9 +82,10 @@ class Store:
     def has_disk(self) -> bool:
         return self._folder is not None
 
-    def put(self, rows: Rows) -> None:
+    def put(self, rows: Rows, *, agent: str | None = None) -> None:
         """Keep `rows`. Rows that are stored already are not stored again. The arrays must not be written to afterwards.
 
+        `agent`: whose turn has ended, by default their origin; "" if it was nobody's.
         From now on a token counts as captured only if it has all the states that `rows` have.
         Raises ValueError if the rows are of another layout.
         """
@@ -92,8 +93,8 @@ class Store:
             raise ValueError("rows of another layout")
         with self._lock:
             self._tiers.refresh()
-            if rows.origin:  # else no agent's turn: a prompt computed for later
-                self._foresight.finish_turn(rows.origin)
+            if agent := rows.origin if agent is None else agent:
+                self._foresight.finish_turn(agent)
             if rows.states:
                 self._holdings.want(frozenset(rows.states))
             while len(rows) and not self._keep(rows):

@@ -11,7 +11,7 @@ import pytest
 from support.fakes import FakeEngine
 
 from relaylite import Agent, EngineBusy, EngineClosed, Relay
-from relaylite.chain.runner import Run
+from relaylite.runs.runner import Run
 from relaylite.chain.settling import STEP
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.row_loading import Damaged

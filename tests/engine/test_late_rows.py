@@ -13,7 +13,7 @@ import pytest
 from support.live_engine import LiveEngine, Taken, changed, home_of_session, opened, plan_of
 from support.tiny_models import write_model
 
-from relaylite.chain.runner import Run, Runner
+from relaylite.runs.runner import Run, Runner
 from relaylite.engine.cache import SliceResult
 from relaylite.errors import Cancelled
 from relaylite.reuse.plan import Kind, Plan

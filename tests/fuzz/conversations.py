@@ -19,7 +19,7 @@ from support.tiny_models import write_model
 from fuzz.identity import Identity, live_rows
 from relaylite import Agent, Relay
 from relaylite.chain.chain import Chain
-from relaylite.chain.runner import Run
+from relaylite.runs.runner import Run
 from relaylite.engine.engine import Engine
 from relaylite.errors import Cancelled, ContextOverflow, EngineBusy, UsageError
 from relaylite.events import PrefillDone, TextDelta
