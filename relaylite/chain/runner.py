@@ -209,7 +209,7 @@ class Runner:
                     return Prefilled(plan_now, self.engine.prefill(plan_now, on_phase), watch.ms())
                 except Damaged as damaged:
                     self.store.forget(damaged)
-                    plan_now = make_plan(plan.tokens, self.matcher, plan.policy)
+                    plan_now = make_plan(plan.tokens, self.matcher, plan.policy, plan.quotes)
 
         future = self._prefill_thread.submit(work)
         future.add_done_callback(lambda _: phases.put(None))
