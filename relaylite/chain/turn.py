@@ -55,7 +55,7 @@ class TurnRun:
         yield TurnStarted(agent, request.index, request.prompt.parts)
         yield Phase("render")
         watch = Stopwatch()
-        plan = make_plan(request.prompt.tokens, self._runner.matcher, request.policy)
+        plan = make_plan(request.prompt.tokens, self._runner.matcher, request.policy, request.prompt.quotes)
         render_ms = request.render_ms + watch.ms()
         prefilled = yield from self._runner.prefill(self._run, plan)
         self._meter.placed(prefilled, render_ms, self._runner.speed.ms_per_token)

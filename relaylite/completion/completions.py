@@ -22,7 +22,9 @@ from relaylite.completion.seats import Seat, Seats
 from relaylite.completion.tenant import Tenant
 from relaylite.completion.ticket import Ticket
 from relaylite.errors import Cancelled, ContextOverflow, EngineClosed, RelayliteError, UsageError
+from relaylite.prompt.known_answers import KnownAnswers
 from relaylite.reuse.plan import Kind
+from relaylite.reuse.rows import Tokens
 from relaylite.runs.runner import Run, Runner
 
 logger = logging.getLogger(__name__)
@@ -56,6 +58,7 @@ class Completions:
         self._open: list[_Open] = []
         self._ended: deque[Entry] = deque(maxlen=SHOWN_ENDED)
         self._tenants: OrderedDict[str, Tenant] = OrderedDict()
+        self._known = KnownAnswers()
         self._totals = Totals()
         self._thread: threading.Thread | None = None
         self._run = Run()  # the use of the engine that serves requests
@@ -67,11 +70,7 @@ class Completions:
         request = replace(request, id=request.id or f"cmpl-{uuid4().hex[:24]}")
         tenant = self._tenant(request.scope)
         prompt = tenant.prompt(request)
-        n_ctx = self._runner.info.n_ctx
-        if len(prompt) >= n_ctx:
-            raise ContextOverflow(f"the prompt of {len(prompt)} tokens does not fit the context of {n_ctx}; shorten it, or raise --ctx")
-        if not len(prompt):
-            raise UsageError("the prompt is empty")
+        self._check(prompt.tokens)
         entry = Entry(request, tenant, prompt, self._take_out)
         with self._changed:
             if self._is_closed:
@@ -106,11 +105,20 @@ class Completions:
     def _tenant(self, scope: str) -> Tenant:
         with self._changed:
             if scope not in self._tenants:
-                self._tenants[scope] = Tenant(self._runner.store.scope(scope), self._runner.prompt_builder)
+                self._tenants[scope] = Tenant(scope, self._runner.store.scope(scope), self._known, self._runner.prompt_builder)
                 if len(self._tenants) > MAX_TENANTS:
                     self._tenants.popitem(last=False)
             self._tenants.move_to_end(scope)
             return self._tenants[scope]
+
+    def _check(self, prompt: Tokens) -> None:
+        info = self._runner.info
+        if not len(prompt):
+            raise UsageError("the prompt is empty")
+        if len(prompt) >= info.n_ctx:
+            raise ContextOverflow(f"the prompt of {len(prompt)} tokens does not fit the context of {info.n_ctx}; shorten it, or raise --ctx")
+        if prompt.min() < 0 or prompt.max() >= info.n_vocab:
+            raise UsageError(f"the prompt holds token ids outside of the model's vocabulary of {info.n_vocab}")
 
     def _take_out(self, entry: Entry) -> None:
         """A request that was cancelled while it waited."""

@@ -10,10 +10,9 @@ from relaylite.completion.answer import CompletionEvent, Finished, Piece, Prefil
 from relaylite.completion.overview import RequestState, State
 from relaylite.completion.request import CompletionRequest
 from relaylite.completion.run import CompletionRun
-from relaylite.completion.tenant import Tenant
+from relaylite.completion.tenant import KnownPrompt, Tenant
 from relaylite.completion.tray import Tray
 from relaylite.metrics import Stopwatch
-from relaylite.prompt.builder import Prompt
 
 SHOWN_TEXT = 400  # characters at the end of what is written
 
@@ -21,14 +20,14 @@ SHOWN_TEXT = 400  # characters at the end of what is written
 class Entry:
     """`run` is there while it computes. `on_cancel` takes it out of the queue, if it waits there."""
 
-    def __init__(self, request: CompletionRequest, tenant: Tenant, prompt: Prompt, on_cancel: Callable[[Entry], None]) -> None:
+    def __init__(self, request: CompletionRequest, tenant: Tenant, prompt: KnownPrompt, on_cancel: Callable[[Entry], None]) -> None:
         self.request, self.tenant, self.prompt = request, tenant, prompt
         self.id = request.id
         self.n_overtaken = 0
         self.asked = Stopwatch()
         self.run: CompletionRun | None = None
         self.is_cancelled = False
-        self.state = RequestState(request.id, "queued", time.time(), prompt_tokens=len(prompt))
+        self.state = RequestState(request.id, "queued", time.time(), prompt_tokens=len(prompt.tokens))
         self._on_cancel = on_cancel
         self._tray = Tray(self.cancel)
 

@@ -7,25 +7,33 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from relaylite.completion.answer import Missed, Reuse, TakenOver
+from relaylite.completion.tenant import KnownPrompt
 from relaylite.engine.interface import ModelInfo
 from relaylite.events import PromptPart
 from relaylite.metrics import CellMap
+from relaylite.prompt.known_answers import Located
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.policies import Policy
 
 
-def reuse_of(plan: Plan, parts: Sequence[PromptPart], cells: CellMap, info: ModelInfo, asked: Policy) -> Reuse:
-    """Of a plan that was carried out for a prompt of these parts. `asked`: the policy that the request asked for."""
+def reuse_of(plan: Plan, known: KnownPrompt, cells: CellMap, info: ModelInfo, asked: Policy) -> Reuse:
+    """Of a plan that was carried out for a prompt. `asked`: the policy that the request asked for."""
     taken = tuple(
         TakenOver(segment.start, segment.end, segment.kind.value, segment.rows.origin) for segment in plan.segments if segment.rows is not None
     )
-    return Reuse(taken, tuple(_missed(plan, parts, info, asked)), _recomputed(cells))
+    return Reuse(taken, (*_changed(known.located), *_missed(plan, known.prompt.parts, info, asked)), _recomputed(cells))
 
 
 def _recomputed(cells: CellMap) -> float:
     """Of the relayed cells, the share that was computed again."""
     reused, recomputed = int((cells.cells == CellMap.REUSED).sum()), int((cells.cells == CellMap.RECOMPUTED).sum())
     return recomputed / (reused + recomputed) if recomputed else 0.0
+
+
+def _changed(located: Sequence[Located]) -> Iterator[Missed]:
+    for each in located:
+        if each.n_changed:
+            yield Missed(each.source, each.n_changed, "changed: the text is not that of the answer there")
 
 
 def _missed(plan: Plan, parts: Sequence[PromptPart], info: ModelInfo, asked: Policy) -> Iterator[Missed]:

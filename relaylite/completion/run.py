@@ -13,12 +13,11 @@ from dataclasses import replace
 from relaylite.completion.answer import CompletionEvent, Finished, Piece, Prefilled, Reuse, TokenLogprob
 from relaylite.completion.reasons import reuse_of
 from relaylite.completion.request import CompletionRequest
-from relaylite.completion.tenant import Tenant
+from relaylite.completion.tenant import KnownPrompt, Tenant
 from relaylite.engine.interface import EngineLike, WriterLike
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import PhaseName
 from relaylite.metrics import Stopwatch
-from relaylite.prompt.builder import Prompt
 from relaylite.reuse.plan import Plan
 from relaylite.reuse.policies import PREFIX
 from relaylite.reuse.rows import Tokens
@@ -34,7 +33,7 @@ class CompletionRun:
     `asked`: runs since the request was submitted.
     """
 
-    def __init__(self, request: CompletionRequest, prompt: Prompt, engine: EngineLike, tenant: Tenant, asked: Stopwatch) -> None:
+    def __init__(self, request: CompletionRequest, prompt: KnownPrompt, engine: EngineLike, tenant: Tenant, asked: Stopwatch) -> None:
         self._request, self._prompt, self._engine, self._tenant, self._asked = request, prompt, engine, tenant, asked
         self._queued_ms = asked.ms()
         self._is_cancelled = self._has_begun = False
@@ -56,12 +55,12 @@ class CompletionRun:
             self._keep()
 
     def _answer(self, index: int) -> Iterator[CompletionEvent]:
-        request, meter = self._request, TurnMeter(len(self._prompt), self._engine.info.n_ctx)
+        request, meter = self._request, TurnMeter(len(self._prompt.tokens), self._engine.info.n_ctx)
         watch = Stopwatch()
-        done = carry_out(self._plan(index), lambda: self._plan(index), self._engine, self._tenant.rows, self._on_phase)
+        done = carry_out(self._plan(index), self._engine, self._tenant.rows, self._on_phase)
         meter.placed(done, max(watch.ms() - done.took_ms, 0.0), self._tenant.rows.speed.ms_per_token)
         self.computed = self._prompt.tokens
-        reuse = reuse_of(done.plan, self._prompt.parts, done.prefill.cells, self._engine.info, request.policy)
+        reuse = reuse_of(done.plan, self._prompt, done.prefill.cells, self._engine.info, request.policy)
         if index == 0:
             yield Prefilled(tuple(self._prompt.tokens.tolist()), self._queued_ms, watch.ms(), reuse)
         sampling = replace(request.sampling, seed=request.sampling.seed + index)

@@ -10,6 +10,7 @@ from relaylite.engine.interface import EngineLike, Prefill
 from relaylite.events import PhaseName
 from relaylite.metrics import Stopwatch
 from relaylite.reuse.plan import Kind, Plan
+from relaylite.reuse.planner import Matcher, make_plan
 from relaylite.reuse.row_loading import Damaged
 
 
@@ -26,8 +27,8 @@ class Speed(Protocol):
     def learn(self, n_tokens: int, ms: float, /) -> None: ...
 
 
-class RowSource(Protocol):
-    """Where a plan's rows are from: a store."""
+class RowSource(Matcher, Protocol):
+    """Where rows are from: a store."""
 
     @property
     def speed(self) -> Speed:
@@ -37,10 +38,8 @@ class RowSource(Protocol):
     def forget(self, damaged: Damaged) -> None: ...
 
 
-def carry_out(
-    plan: Plan, plan_again: Callable[[], Plan], engine: EngineLike, source: RowSource, on_phase: Callable[[PhaseName], None]
-) -> Prefilled:
-    """Prefill. `plan_again` makes the plan anew after rows were forgotten. Raises what `EngineLike.prefill` raises, but Damaged."""
+def carry_out(plan: Plan, engine: EngineLike, source: RowSource, on_phase: Callable[[PhaseName], None]) -> Prefilled:
+    """Prefill. Raises what `EngineLike.prefill` raises, but Damaged: what is damaged is forgotten, and the plan is made anew."""
     watch = Stopwatch()
     while True:
         try:
@@ -48,7 +47,7 @@ def carry_out(
             break
         except Damaged as damaged:
             source.forget(damaged)
-            plan = plan_again()
+            plan = make_plan(plan.tokens, engine.kept_states or source, plan.policy, plan.quotes)
     if not plan.count(Kind.SPAN):  # repair computes other cells than whole tokens
         source.speed.learn(plan.count(Kind.NEW), done.prefill.suffix_ms)
     return done

@@ -24,7 +24,7 @@ from relaylite.events import Event, Phase, PhaseName
 from relaylite.prompt.builder import Prompt, PromptBuilder
 from relaylite.prompt.tokenizer import Tokenizer
 from relaylite.reuse.plan import Plan
-from relaylite.reuse.planner import Matcher, make_plan
+from relaylite.reuse.planner import Matcher
 from relaylite.reuse.policies import PREFIX, Policy
 from relaylite.reuse.rows import Tokens
 
@@ -198,10 +198,7 @@ class Runner:
             run.raise_if_cancelled()
             phases.put(phase)
 
-        def plan_again() -> Plan:
-            return make_plan(plan.tokens, self.matcher, plan.policy)
-
-        future = self._prefill_thread.submit(carry_out, plan, plan_again, self.engine, self.store, on_phase)
+        future = self._prefill_thread.submit(carry_out, plan, self.engine, self.store, on_phase)
         future.add_done_callback(lambda _: phases.put(None))
         while (phase := phases.get()) is not None:
             yield Phase(phase)

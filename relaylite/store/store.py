@@ -7,13 +7,13 @@ are checked and decoded when they are used: who finds them damaged then (`Damage
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from relaylite.errors import UsageError
-from relaylite.reuse.plan import Kind, Segment
+from relaylite.reuse.plan import Kind, Quote, Segment
 from relaylite.reuse.row_loading import Damaged
 from relaylite.reuse.rows import RowLayout, Rows, Tokens
 from relaylite.store.codec import PLAIN, Codec
@@ -115,16 +115,16 @@ class Store:
                     held = self._hand_out(path, 0, n)
                     return Segment(0, n, Kind.PREFIX, held.rows, held.offset)
 
-    def spans(self, tokens: Tokens, start: int, min_length: int) -> list[Segment]:
+    def spans(self, tokens: Tokens, start: int, min_length: int, quotes: Sequence[Quote] = ()) -> list[Segment]:
         """What the stored texts share with `tokens[start:]`: SPANs of at least `min_length` tokens, disjoint, ascending.
 
         Tokens with captured hidden states come first, then exact rows, then any; among these the longest span, among equally long
-        ones those used last.
+        ones those used last. Then shorter ones in `quotes`.
         """
         with self._lock:
             self._tiers.refresh()
             while True:
-                found = self._holdings.overlaps(tokens, start, min_length)
+                found = self._holdings.overlaps(tokens, start, min_length, quotes)
                 with suppress(Lost):
                     held = [(overlap, self._hand_out(path, path[0].start + overlap.offset, overlap.n)) for overlap, path in found]
                     return [Segment(overlap.start, overlap.end, Kind.SPAN, part.rows, part.offset) for overlap, part in held]

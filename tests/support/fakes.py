@@ -73,7 +73,16 @@ class FakeEngine:
         name: str = "fake",
     ) -> None:
         self.info = ModelInfo(
-            name, "", "fake", n_layer, n_ctx, n_ctx, n_params=1000, relay_refusal=relay_refusal, kv_bytes_per_token=16 * n_layer
+            name,
+            "",
+            "fake",
+            n_layer,
+            n_ctx,
+            n_ctx,
+            n_params=1000,
+            relay_refusal=relay_refusal,
+            n_vocab=256 + len(ByteTokenizer.CONTROL),
+            kv_bytes_per_token=16 * n_layer,
         )
         self.tokenizer = ByteTokenizer(has_bos=has_bos)
         self.layout = RowLayout((8,) * n_layer, (8,) * n_layer, f"{name}-{n_layer}")
