@@ -14,7 +14,6 @@ from typing import Any
 
 from relaylite.chain.agents import Agent
 from relaylite.chain.chain import Chain
-from relaylite.runs.runner import Runner
 from relaylite.completion.answer import Finished
 from relaylite.completion.completions import DEFAULT_PARALLEL, Completions
 from relaylite.completion.reading import last_answer, last_answer_async, messages_of
@@ -24,6 +23,7 @@ from relaylite.engine.options import DEFAULT_N_CTX, EngineOptions, OnProgress
 from relaylite.errors import RelayliteError, UsageError
 from relaylite.machine.resources import available_bytes, resident_bytes
 from relaylite.reuse.policies import Fidelity, Policy, parse_policy
+from relaylite.runs.runner import Runner
 from relaylite.sampling import Sampling
 from relaylite.store import Store
 from relaylite.store.codec import CODECS, PLAIN, Codec

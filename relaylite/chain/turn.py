@@ -10,9 +10,6 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from relaylite.chain import notices
-from relaylite.runs.meter import TurnMeter
-from relaylite.runs.prefilling import Prefilled
-from relaylite.runs.runner import Run, Runner
 from relaylite.engine.interface import WriterLike
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Event, Notice, Phase, PrefillDone, TextDelta, Turn, TurnFinished, TurnStarted
@@ -20,6 +17,9 @@ from relaylite.metrics import Stopwatch
 from relaylite.prompt.builder import Prompt
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import Policy
+from relaylite.runs.meter import TurnMeter
+from relaylite.runs.prefilling import Prefilled
+from relaylite.runs.runner import Run, Runner
 from relaylite.sampling import Sampling
 
 

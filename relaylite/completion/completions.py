@@ -12,13 +12,14 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from relaylite.completion.answer import CompletionEvent, Finished, Prefilled
+from relaylite.completion.answer import CompletionEvent
 from relaylite.completion.entry import Entry
 from relaylite.completion.order import next_of
-from relaylite.completion.overview import Overview, State, Totals
+from relaylite.completion.overview import Overview, State
 from relaylite.completion.request import CompletionRequest
 from relaylite.completion.run import CompletionRun
 from relaylite.completion.seats import Seat, Seats
+from relaylite.completion.tally import Tally
 from relaylite.completion.tenant import Tenant
 from relaylite.completion.ticket import Ticket
 from relaylite.errors import Cancelled, ContextOverflow, EngineClosed, RelayliteError, UsageError
@@ -59,7 +60,7 @@ class Completions:
         self._ended: deque[Entry] = deque(maxlen=SHOWN_ENDED)
         self._tenants: OrderedDict[str, Tenant] = OrderedDict()
         self._known = KnownAnswers()
-        self._totals = Totals()
+        self._tally = Tally()
         self._thread: threading.Thread | None = None
         self._run = Run()  # the use of the engine that serves requests
         self._is_closed = False
@@ -85,7 +86,7 @@ class Completions:
     def overview(self) -> Overview:
         with self._changed:
             entries = [*self._ended, *(each.entry for each in self._open), *self._waiting]
-            return Overview(self._totals, tuple(entry.state for entry in entries), self._seats.limit)
+            return Overview(self._tally.totals, tuple(entry.state for entry in entries), self._seats.limit)
 
     def close(self) -> None:
         """Cancel all requests, wait for the thread, and close the engines that were opened here. A second time it does nothing."""
@@ -116,7 +117,9 @@ class Completions:
         if not len(prompt):
             raise UsageError("the prompt is empty")
         if len(prompt) >= info.n_ctx:
-            raise ContextOverflow(f"the prompt of {len(prompt)} tokens does not fit the context of {info.n_ctx}; shorten it, or raise --ctx")
+            raise ContextOverflow(
+                f"the prompt of {len(prompt)} tokens does not fit the context of {info.n_ctx}; shorten it, or raise --ctx"
+            )
         if prompt.min() < 0 or prompt.max() >= info.n_vocab:
             raise UsageError(f"the prompt holds token ids outside of the model's vocabulary of {info.n_vocab}")
 
@@ -130,12 +133,7 @@ class Completions:
 
     def _end(self, entry: Entry, state: State, error: BaseException | None = None) -> None:
         with self._changed:
-            self._totals = replace(
-                self._totals,
-                requests=self._totals.requests + 1,
-                cancelled=self._totals.cancelled + (state == "cancelled"),
-                failed=self._totals.failed + (state == "failed"),
-            )
+            self._tally.ended(state)
             self._ended.append(entry)
         entry.end(state, error)
 
@@ -207,7 +205,7 @@ class Completions:
             if event is None:
                 self._leave(each, "finished")
             else:
-                self._count(event)
+                self._tally.count(event)
                 entry.give(event)
 
     def _leave(self, each: _Open, state: State, error: BaseException | None = None) -> None:
@@ -225,23 +223,3 @@ class Completions:
             waiting, self._waiting = self._waiting, []
         for entry in waiting:
             self._end(entry, "failed", error)
-
-    def _count(self, event: CompletionEvent) -> None:
-        with self._changed:
-            totals = self._totals
-            if isinstance(event, Prefilled):
-                n, reuse = len(event.prompt), event.reuse
-                self._totals = replace(
-                    totals,
-                    prompt_tokens=totals.prompt_tokens + n,
-                    prefix_tokens=totals.prefix_tokens + reuse.prefix_tokens,
-                    relayed_tokens=totals.relayed_tokens + reuse.relayed_tokens,
-                    computed_tokens=totals.computed_tokens + n - reuse.prefix_tokens - reuse.relayed_tokens,
-                    prefill_seconds=totals.prefill_seconds + event.prefill_ms / 1e3,
-                )
-            elif isinstance(event, Finished):
-                self._totals = replace(
-                    totals,
-                    generated_tokens=totals.generated_tokens + event.metrics.generated_tokens,
-                    decode_seconds=totals.decode_seconds + event.predicted_ms / 1e3,
-                )

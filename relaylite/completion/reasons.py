@@ -19,7 +19,9 @@ from relaylite.reuse.policies import Policy
 def reuse_of(plan: Plan, known: KnownPrompt, cells: CellMap, info: ModelInfo, asked: Policy) -> Reuse:
     """Of a plan that was carried out for a prompt. `asked`: the policy that the request asked for."""
     taken = tuple(
-        TakenOver(segment.start, segment.end, segment.kind.value, segment.rows.origin) for segment in plan.segments if segment.rows is not None
+        TakenOver(segment.start, segment.end, segment.kind.value, segment.rows.origin)
+        for segment in plan.segments
+        if segment.rows is not None
     )
     return Reuse(taken, (*_changed(known.located), *_missed(plan, known.prompt.parts, info, asked)), _recomputed(cells))
 

@@ -146,8 +146,8 @@ class EngineLike(Protocol):
 
         `on_phase` is called on entering "place", "repair" (with spans only) and "suffix", in this order; what it raises comes out.
         Raises ContextOverflow if prompt and one answer token do not fit, UsageError for spans where `info.relay_refusal` says why not,
-        ModelError for rows of another layout, Cancelled after `cancel` (without spans, what was computed until then may be harvested), and Damaged if rows cannot be read after all: the store that
-        gave them forgets them, and another plan is made.
+        ModelError for rows of another layout, and Damaged if rows cannot be read after all: the store that gave them forgets them, and
+        another plan is made. Raises Cancelled after `cancel`; if the plan had no spans, `harvest` gives what was computed until then.
         """
         ...
 

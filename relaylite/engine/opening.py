@@ -179,9 +179,7 @@ def _n_threads(options: EngineOptions) -> int:
     return options.n_threads or min(physical_cores(), MAX_THREADS)
 
 
-def _make_context(
-    model: llama.Model, options: EngineOptions, held: Held, stop: native.Stop, checked: Computing | None = None
-) -> Computing:
+def _make_context(model: llama.Model, options: EngineOptions, held: Held, stop: native.Stop, checked: Computing | None = None) -> Computing:
     """A context and its rows. `checked`: another one of the same model and options, which says whether spans can be relayed."""
     n_ctx = math.ceil(options.n_ctx / CONTEXT_STEP) * CONTEXT_STEP
     capture = held.keep(native.Capture(n_ctx))

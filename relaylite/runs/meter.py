@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from relaylite.runs.prefilling import Prefilled
 from relaylite.engine.interface import Delta, WriterLike
 from relaylite.metrics import Stopwatch, TtftParts, TurnMetrics
 from relaylite.reuse.plan import Kind
+from relaylite.runs.prefilling import Prefilled
 
 
 class TurnMeter:
-    """Fills `metrics`. Times are those of computing, without what others do between the steps. `text`: what was shown, one for each token."""
+    """Fills `metrics`. Times are those of computing, without what others do between the steps. `text`: what each token showed."""
 
     def __init__(self, n_prompt: int, n_ctx: int) -> None:
         self.metrics = TurnMetrics(prompt_tokens=n_prompt, context_size=n_ctx)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from relaylite.runs.prefilling import Prefilled, carry_out
 from relaylite.engine.interface import EngineLike, ModelInfo
 from relaylite.errors import Cancelled, EngineBusy, EngineClosed, RelayliteError
 from relaylite.events import Event, Phase, PhaseName
@@ -27,6 +26,7 @@ from relaylite.reuse.plan import Plan
 from relaylite.reuse.planner import Matcher
 from relaylite.reuse.policies import PREFIX, Policy
 from relaylite.reuse.rows import Tokens
+from relaylite.runs.prefilling import Prefilled, carry_out
 
 if TYPE_CHECKING:
     from relaylite.store import Store
@@ -139,8 +139,8 @@ class Runner:
     def lend(self, run: Run, *, waits: bool = False) -> Iterator[None]:
         """The engine belongs to `run` inside. Left by an error or an interrupt, it waits until the engine has stopped.
 
-        Raises what `check_free` raises, unless it `waits` for the run that goes on, and Cancelled if `run` was cancelled before. If the model is closed meanwhile, a Cancelled from
-        inside becomes EngineClosed, unless the run is in the background.
+        Raises what `check_free` raises, unless it `waits` for the run that goes on, and Cancelled if `run` was cancelled before. If the
+        model is closed meanwhile, a Cancelled from inside becomes EngineClosed, unless the run is in the background.
         """
         with self._lock:
             while waits and self._is_taken and not self._is_closed and not run.cancelled.is_set():

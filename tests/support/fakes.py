@@ -59,7 +59,8 @@ class FakeEngine:
     Speed: `prefill_delay` and `token_delay` in seconds (each can be cancelled); or clear `prefill_gate` or `token_gate` to stop
     there until the test sets it again; `in_prefill` and `in_generate` are set while the engine is inside.
     Failure: `fail("prefill" | "generate" | "harvest", error, after_tokens=n)` raises once.
-    `others`: those that were opened beside it. `plans` and `samplings` record what was asked for; `writer` writes, or wrote, the last answer.
+    `plans` and `samplings` record what was asked for; `writer` writes, or wrote, the last answer.
+    `others`: engines that were opened beside it.
     """
 
     def __init__(
@@ -97,7 +98,6 @@ class FakeEngine:
         self.writer: FakeWriter | None = None
         self.is_closed = False
         self.others: list[FakeEngine] = []
-        self._arguments = dict(n_ctx=n_ctx, n_layer=n_layer, template=template, relay_refusal=relay_refusal, has_bos=has_bos, name=name)
         self._template_source = template
         self._answers: deque[str] = deque()
         self._failures: dict[str, tuple[BaseException, int]] = {}
@@ -135,7 +135,8 @@ class FakeEngine:
     def beside(self) -> FakeEngine:
         """Writes the answers that are enqueued here, at the same speed."""
         self._check_open()
-        other = FakeEngine(**self._arguments)
+        other = FakeEngine(n_ctx=self.info.n_ctx, n_layer=self.info.n_layer, template=self._template_source, name=self.info.name)
+        other.info, other.tokenizer = self.info, self.tokenizer
         other._answers, other.fallback = self._answers, self.fallback
         other.prefill_delay, other.token_delay = self.prefill_delay, self.token_delay
         other.prefill_gate, other.token_gate = self.prefill_gate, self.token_gate
