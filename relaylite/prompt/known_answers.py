@@ -15,7 +15,6 @@ from threading import Lock
 from relaylite.prompt.messages import Answer, Text, TextKind
 from relaylite.prompt.quotation import (
     LEAST_BYTES,
-    LEAST_INNER_TOKENS,
     Known,
     Run,
     filled,
@@ -26,6 +25,7 @@ from relaylite.prompt.quotation import (
 )
 from relaylite.prompt.unescaped import View, views
 from relaylite.reuse.overlaps import Overlap, OverlapIndex, window_for
+from relaylite.reuse.planner import MIN_QUOTED
 
 LEAST_TOKENS = 6  # of an answer in all, so that it counts as quoted
 MAX_BYTES = 4 * 2**20  # of answers; remembering one takes seven times its bytes
@@ -116,7 +116,7 @@ class KnownAnswers:
         for runs in quotations(filled(found, known, content)):
             answer = known[runs[0].key]
             taken = [(run, *tokens) for run in runs for tokens in token_runs(run, answer, content)]
-            taken = [(run, first, end) for run, first, end in taken if end - first >= LEAST_INNER_TOKENS]
+            taken = [(run, first, end) for run, first, end in taken if end - first >= MIN_QUOTED]
             n_found = sum(end - first for _, first, end in taken)
             if n_found >= LEAST_TOKENS:
                 located.append(Located(answer.source, len(answer.tokens), n_found, taken[0][1], len(answer.tokens) - taken[-1][2]))

@@ -17,7 +17,7 @@ from relaylite.reuse.gaps import Gaps
 from relaylite.reuse.overlaps import OverlapIndex, window_for
 
 LEAST_BYTES = 24  # in a row, so that an answer counts as quoted
-LEAST_INNER_BYTES, LEAST_INNER_TOKENS = 8, 4  # in a row, between other runs of the same quotation
+LEAST_INNER_BYTES = 8  # in a row, between other runs of the same quotation
 _INNER_LIMIT = 4096  # bytes between two runs that are looked at closely
 _END_TOKENS = 6  # at either end of a run are looked at for a good place to end it
 

@@ -16,7 +16,7 @@ from relaylite.reuse.plan import Kind, Plan, Quote, Segment
 from relaylite.reuse.policies import Policy
 from relaylite.reuse.rows import Tokens
 
-MIN_QUOTED = 4  # tokens in a row of a text that is found elsewhere in longer runs
+MIN_QUOTED = 2  # tokens in a row of a text that is known to be there: code that was escaped breaks at every line
 
 
 class Matcher(Protocol):
