@@ -130,11 +130,12 @@ class Engine:
             self._sequence.write_states(name, positions, vectors)
         return Prefill(place_ms, repair_ms, clock.lap_ms(), sweep.cell_map())
 
-    def generate(self, sampling: Sampling) -> Writer:
+    def generate(self, sampling: Sampling, n_logprobs: int | None = None) -> Writer:
         """Write an answer behind the prompt; see `EngineLike.generate`."""
         self._held.check_open()
-        logits, self._logits = self._logits, None
-        return Writer(self._sequence, self._context, self.tokenizer, sampling, logits)
+        writer = Writer(self._sequence, self._context, self.tokenizer, sampling, self._logits, n_logprobs=n_logprobs)
+        self._logits = None
+        return writer
 
     def harvest(self, origin: str, *, heeds_cancel: bool = False) -> Rows:
         """Rows of everything in the live sequence, with captured states; see `EngineLike.harvest`."""
