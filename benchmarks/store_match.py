@@ -12,9 +12,9 @@ import numpy as np
 from opened import plain_parser_of, timed_ms
 
 from relaylite.bench.statistics import spread
+from relaylite.reuse.overlaps import OverlapIndex, window_for
 from relaylite.reuse.rows import RowLayout, Rows
 from relaylite.store import Store
-from relaylite.store.overlaps import OverlapIndex, window_for
 
 MIN_LENGTH = 32
 LAYOUT = RowLayout(k_bytes=(1,), v_bytes=(1,), fingerprint="benchmark")

@@ -14,12 +14,16 @@ from typing import Any
 
 from relaylite.chain.agents import Agent
 from relaylite.chain.chain import Chain
-from relaylite.chain.runner import Runner
+from relaylite.completion.answer import Finished
+from relaylite.completion.completions import DEFAULT_PARALLEL, Completions
+from relaylite.completion.reading import last_answer, last_answer_async, messages_of
+from relaylite.completion.request import ChatMessage, CompletionRequest
 from relaylite.engine.interface import EngineLike, Memory, ModelInfo
 from relaylite.engine.options import DEFAULT_N_CTX, EngineOptions, OnProgress
 from relaylite.errors import RelayliteError, UsageError
 from relaylite.machine.resources import available_bytes, resident_bytes
 from relaylite.reuse.policies import Fidelity, Policy, parse_policy
+from relaylite.runs.runner import Runner
 from relaylite.sampling import Sampling
 from relaylite.store import Store
 from relaylite.store.codec import CODECS, PLAIN, Codec
@@ -40,6 +44,7 @@ class Relay:
     - `model`: path of a GGUF file, catalogue name, `hf:owner/repo/file.gguf`, or None for the default model.
     - `policy`, `fidelity`: of new chains.
     - `sampling`: values by their names in `Sampling`. An agent's own values replace them.
+    - `n_parallel`: completions that may run at the same time, in turns; each takes a context of its own once it is needed.
     - `settle_after_s`: seconds without a run, after which a chain's earlier messages are computed exactly in the background; None: never.
 
     How to open the model (`EngineOptions` says more):
@@ -81,6 +86,7 @@ class Relay:
         store_folder: Path | None = None,
         store_disk_bytes: int = DISK_BYTES,
         store_codec: str = PLAIN.name,
+        n_parallel: int = DEFAULT_PARALLEL,
         settle_after_s: float | None = None,
         on_progress: OnProgress | None = None,
         engine: EngineLike | None = None,
@@ -110,6 +116,7 @@ class Relay:
             raise
         self._runner = Runner(engine, self._store)
         self._settle_after_s = settle_after_s
+        self.completions = Completions(self._runner, n_parallel)
 
     @property
     def info(self) -> ModelInfo:
@@ -128,6 +135,27 @@ class Relay:
     def chain_from_dict(self, data: Mapping[str, Any]) -> Chain:
         """The conversation that `Chain.to_dict` wrote. Raises UsageError in one line if `data` is none, or damaged."""
         return Chain.from_dict(self._runner, data, self.sampling, self._settle_after_s)
+
+    def complete(self, messages: str | Iterable[ChatMessage | Mapping[str, str]], **asked: Any) -> Finished:
+        """One answer to `messages`: values, mappings with "role" and "content", or one text of the user.
+
+        Whatever an earlier completion read or wrote is taken over, wherever it stands in the messages. `asked`: `policy` and `fidelity`,
+        values by their names in `Sampling`, `scope` and `n_logprobs` as in `CompletionRequest`. Waits while others run.
+
+        Raises UsageError and ContextOverflow for what cannot be, EngineClosed if the model is closed meanwhile.
+        """
+        return last_answer(self.completions.submit(self._request(messages, asked)).events())
+
+    async def complete_async(self, messages: str | Iterable[ChatMessage | Mapping[str, str]], **asked: Any) -> Finished:
+        """The same in an event loop. A task that is cancelled stops computing."""
+        return await last_answer_async(self.completions.submit(self._request(messages, asked)).events_async())
+
+    def _request(self, messages: str | Iterable[ChatMessage | Mapping[str, str]], asked: Mapping[str, Any]) -> CompletionRequest:
+        rest = dict(asked)
+        policy, fidelity = rest.pop("policy", self.policy), rest.pop("fidelity", None)
+        named = {name: rest.pop(name) for name in ("scope", "n_logprobs") if name in rest}
+        chosen = parse_policy(policy, fidelity) if isinstance(policy, str) else policy
+        return CompletionRequest(messages_of(messages), policy=chosen, sampling=self.sampling.merged(rest), **named)
 
     def piece(self, token: int) -> bytes:
         """The bytes of one token; b"" for control tokens."""
@@ -151,6 +179,7 @@ class Relay:
         """
         if not self._runner.is_closed:
             try:
+                self.completions.close()
                 self._runner.close()
             finally:
                 self._store.close()

@@ -17,7 +17,7 @@ that is cancelled while an agent writes still yields TurnFinished for what was w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from relaylite.metrics import CellMap, TurnMetrics
@@ -33,12 +33,15 @@ class PromptPart:
 
     `kind`: "template" (chat-template text), "system", "user" (what the user typed), "file", "glue" (text between answers) or
     "answer" (an agent's text, relayed by its token ids); `source`: the agent for "answer" and "system", the path for "file", else "".
+    A part of an answer is `whole[offset : offset + len(tokens)]`; `whole` is empty for anything else.
     """
 
     kind: Literal["template", "system", "user", "file", "glue", "answer"]
     source: str
     tokens: tuple[int, ...]
     text: str
+    whole: tuple[int, ...] = field(default=(), repr=False)
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

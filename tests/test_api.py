@@ -98,7 +98,7 @@ def test_chains_start_with_the_relays_policy_and_sampling(engine: FakeEngine) ->
 
 
 def test_a_close_that_fails_does_not_hide_what_led_there(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("relaylite.chain.runner.CLOSE_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("relaylite.runs.runner.CLOSE_TIMEOUT_S", 0.05)
     with pytest.raises(KeyboardInterrupt) as caught, Relay(engine=engine) as relay:
         never_ends(relay, engine)
         raise KeyboardInterrupt

@@ -21,9 +21,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "store": {"values", "reuse"},
     "machine": {"values", "settings"},
     "engine": {"values", "reuse", "gguf", "prompt", "machine"},
-    "chain": {"values", "reuse", "prompt", "settings", "store", "machine", "engine"},
-    "completion": {"values", "reuse", "prompt", "store", "engine", "chain"},
-    "api": {"values", "reuse", "gguf", "store", "machine", "engine", "chain", "completion"},
+    "runs": {"values", "reuse", "prompt", "store", "engine"},
+    "chain": {"values", "reuse", "prompt", "settings", "store", "machine", "engine", "runs"},
+    "completion": {"values", "reuse", "prompt", "store", "engine", "runs"},
+    "api": {"values", "reuse", "gguf", "store", "machine", "engine", "runs", "chain", "completion"},
     "serve": {"values", "reuse", "completion", "api"},
     "bench": {"values", "reuse", "prompt", "store", "engine", "chain"},
     "calibrate": {"values", "reuse", "prompt", "engine", "bench"},
@@ -32,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # Modules of a package that others may import; those of a package that is not named here are all open.
 OPEN: dict[str, set[str]] = {
-    "chain": {"agents", "attachments", "chain", "conversation", "result", "runner", "sessions"},
+    "chain": {"agents", "attachments", "chain", "conversation", "result", "sessions"},
     "engine": {"engine", "interface", "llama", "native", "options", "sweep"},
     "gguf": {"adapters", "catalog", "download", "fingerprint", "header"},
     "prompt": {"builder", "messages", "template", "tokenizer"},

@@ -24,6 +24,15 @@ def test_defaults_are_greedy() -> None:
         ("top_p", 1),
         ("min_p", 0.0),
         ("repeat_penalty", 0.01),
+        ("frequency_penalty", -2),
+        ("presence_penalty", 2.0),
+        ("penalty_last_n", -1),
+        ("penalty_last_n", 0),
+        ("dry_multiplier", 100),
+        ("dry_base", 1),
+        ("dry_allowed_length", 0),
+        ("dry_penalty_last_n", -1),
+        ("logit_bias", ((0, -100.0), (5, 100.0))),
         ("seed", 2**32 - 2),
         ("max_tokens", -1),
         ("max_tokens", 0),
@@ -46,6 +55,18 @@ def test_ends_of_the_ranges_are_allowed(name: str, value: Any) -> None:
         ("top_p", 1.01, "from 0 to 1"),
         ("min_p", -0.01, "from 0 to 1"),
         ("repeat_penalty", 0, "from 0.01 to 10"),
+        ("frequency_penalty", 2.01, "from -2 to 2"),
+        ("presence_penalty", -2.01, "from -2 to 2"),
+        ("presence_penalty", float("nan"), "from -2 to 2"),
+        ("penalty_last_n", -2, "from -1"),
+        ("dry_multiplier", -1, "from 0 to 100"),
+        ("dry_base", 0.9, "from 1 to 100"),
+        ("dry_allowed_length", 1.5, "whole number from 0"),
+        ("dry_penalty_last_n", -2, "from -1"),
+        ("logit_bias", {5: 1}, "pairs of a token id and a number"),
+        ("logit_bias", [5], "pairs of a token id and a number"),
+        ("logit_bias", [(5, 1, 2)], "pairs of a token id and a number"),
+        ("logit_bias", [(1, 1), (1, 2)], "that name each token once"),
         ("seed", 2**32 - 1, "from 0 to 4294967294"),
         ("max_tokens", -2, "from -1"),
         ("max_tokens", None, "from -1"),
@@ -58,6 +79,27 @@ def test_a_value_out_of_range_is_named_with_the_range(name: str, value: Any, all
     with pytest.raises(UsageError, match=rf"^{name} must be .*{allowed}") as caught:
         Sampling().merged({name: value})
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        ((-1, 1), "^a token id in logit_bias must be a whole number from 0"),
+        (("5", 1), "^a token id in logit_bias must be a whole number"),
+        ((True, 1), "^a token id in logit_bias must be a whole number"),
+        ((5, 100.5), "^logit_bias of token 5 must be a number from -100 to 100, not 100.5$"),
+        ((5, float("nan")), "^logit_bias of token 5 must be a number"),
+    ],
+)
+def test_a_pair_of_logit_bias_out_of_range_is_named(pair: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Sampling(logit_bias=(pair,))
+
+
+def test_logit_bias_comes_as_lists_too_and_can_be_compared() -> None:
+    given: Any = [[3, 1], (4, -100)]
+    assert Sampling(logit_bias=given) == Sampling(logit_bias=((3, 1.0), (4, -100.0)))
+    assert hash(Sampling(logit_bias=given)) == hash(Sampling(logit_bias=((3, 1.0), (4, -100.0))))
 
 
 def test_merged_replaces_only_what_is_given() -> None:

@@ -46,7 +46,7 @@ class Meter:
         Methods run in an order that rotates with `number`, so that none is always the first.
         """
         prompt = self._prompts.build(reading.messages)
-        if not make_plan(prompt.tokens, reading.store, RELAY).count(Kind.SPAN):
+        if not make_plan(prompt.tokens, reading.store, RELAY, prompt.quotes).count(Kind.SPAN):
             return []
         with TemporaryDirectory() as folder:
             return self._of_all(self._with_stores(reading, Path(folder)), number, group)
@@ -85,7 +85,7 @@ class Meter:
     def _prefill(self, method: Method, reading: Reading) -> None:
         self._use(method)
         prompt = self._prompts.build(reading.messages)
-        self._engine.prefill(make_plan(prompt.tokens, reading.store, method.policy), lambda _: self._check())
+        self._engine.prefill(make_plan(prompt.tokens, reading.store, method.policy, prompt.quotes), lambda _: self._check())
 
     def _use(self, method: Method) -> None:
         self._engine.configure(self._profiles[method.label], forced=method.forced, n_batch=method.n_batch)
@@ -95,7 +95,7 @@ class Meter:
         self._use(method)
         watch = Stopwatch()
         prompt = self._prompts.build(reading.messages)
-        plan = make_plan(prompt.tokens, reading.store, method.policy)
+        plan = make_plan(prompt.tokens, reading.store, method.policy, prompt.quotes)
         render_ms = watch.lap_ms()
         prefill = self._engine.prefill(plan, lambda _: self._check())
         prefill_ms = watch.lap_ms()

@@ -17,7 +17,6 @@ from relaylite.chain.agents import Agent, choose_agents
 from relaylite.chain.attachments import Attachment
 from relaylite.chain.conversation import Conversation, Round
 from relaylite.chain.result import ChainResult
-from relaylite.chain.runner import CLOSED_MEANWHILE, Run, Runner
 from relaylite.chain.settling import Settling, settle
 from relaylite.chain.turn import TurnRequest, TurnRun
 from relaylite.errors import EngineClosed, UsageError
@@ -25,6 +24,7 @@ from relaylite.events import ChainFinished, ChainStarted, Event, Notice, Prefill
 from relaylite.machine.resources import peak_resident_bytes
 from relaylite.metrics import Stopwatch
 from relaylite.reuse.policies import FULL, Policy, parse_policy
+from relaylite.runs.runner import CLOSED_MEANWHILE, Run, Runner
 from relaylite.sampling import Sampling
 
 

@@ -15,13 +15,14 @@ from typing import cast
 import numpy as np
 
 from relaylite.chain.agent_prompts import AgentPrompts
-from relaylite.chain.runner import Prefilled, Run, Runner
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Phase
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import PREFIX
 from relaylite.reuse.rows import Tokens
+from relaylite.runs.prefilling import Prefilled
+from relaylite.runs.runner import Run, Runner
 
 STEP = 256  # tokens computed before their rows are kept
 

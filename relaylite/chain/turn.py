@@ -10,15 +10,16 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from relaylite.chain import notices
-from relaylite.chain.runner import Prefilled, Run, Runner
-from relaylite.engine.interface import Delta, WriterLike
+from relaylite.engine.interface import WriterLike
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Event, Notice, Phase, PrefillDone, TextDelta, Turn, TurnFinished, TurnStarted
-from relaylite.metrics import Stopwatch, TtftParts, TurnMetrics
+from relaylite.metrics import Stopwatch
 from relaylite.prompt.builder import Prompt
-from relaylite.reuse.plan import Kind
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import Policy
+from relaylite.runs.meter import TurnMeter
+from relaylite.runs.prefilling import Prefilled
+from relaylite.runs.runner import Run, Runner
 from relaylite.sampling import Sampling
 
 
@@ -43,9 +44,7 @@ class TurnRun:
 
     def __init__(self, runner: Runner, run: Run, request: TurnRequest, answers: list[Turn] | None = None) -> None:
         self._runner, self._run, self._request, self._answers = runner, run, request, answers
-        self._metrics = TurnMetrics(prompt_tokens=len(request.prompt.tokens), context_size=runner.info.n_ctx)
-        self._text: list[str] = []  # one for each token
-        self._decode_ms = 0.0
+        self._meter = TurnMeter(len(request.prompt.tokens), runner.info.n_ctx)
 
     def events(self) -> Generator[Event, None, None]:
         """The events of a turn, in the order that `relaylite.events` gives.
@@ -56,23 +55,23 @@ class TurnRun:
         yield TurnStarted(agent, request.index, request.prompt.parts)
         yield Phase("render")
         watch = Stopwatch()
-        plan = make_plan(request.prompt.tokens, self._runner.matcher, request.policy)
+        plan = make_plan(request.prompt.tokens, self._runner.matcher, request.policy, request.prompt.quotes)
         render_ms = request.render_ms + watch.ms()
         prefilled = yield from self._runner.prefill(self._run, plan)
-        self._count(prefilled, render_ms)
+        self._meter.placed(prefilled, render_ms, self._runner.speed.ms_per_token)
         stopped: BaseException | None = None
         with closing(self._runner.engine.generate(request.sampling)) as writer:
             try:
-                delta = self._step(writer)
+                delta = self._meter.step(writer)
                 yield Phase("write")
-                yield PrefillDone(agent, replace(self._metrics), prefilled.prefill.cells)
+                yield PrefillDone(agent, replace(self._meter.metrics), prefilled.prefill.cells)
                 while delta is not None:
                     if delta.text:
-                        yield TextDelta(agent, delta.text, len(self._text))
-                    delta = self._step(writer)
+                        yield TextDelta(agent, delta.text, len(self._meter.text))
+                    delta = self._meter.step(writer)
             except (Cancelled, GeneratorExit, KeyboardInterrupt) as error:
                 stopped = error
-        turn = self._turn(writer, prefilled) if self._text or stopped is None else None
+        turn = self._turn(writer, prefilled) if self._meter.text or stopped is None else None
         if turn is not None and self._answers is not None:
             self._answers.append(turn)
         if stopped is not None and not isinstance(stopped, Cancelled):
@@ -84,44 +83,17 @@ class TurnRun:
         if stopped is not None:
             raise stopped
 
-    def _count(self, prefilled: Prefilled, render_ms: float) -> None:
-        metrics, plan, prefill = self._metrics, prefilled.plan, prefilled.prefill
-        metrics.prefix_tokens, metrics.span_tokens = plan.count(Kind.PREFIX), plan.count(Kind.SPAN)
-        metrics.computed_tokens = plan.count(Kind.NEW)
-        metrics.recomputed_tokens = prefill.cells.recomputed_tokens
-        metrics.reuse_ratio, metrics.prompt_reuse = prefill.cells.reuse_ratio, prefill.cells.prompt_reuse
-        metrics.full_ttft_estimate_ms = self._runner.speed.ms_per_token * metrics.prompt_tokens
-        metrics.ttft_parts_ms = TtftParts(render_ms, prefill.place_ms, prefill.repair_ms, prefill.suffix_ms)
-        metrics.ttft_ms = render_ms + prefilled.took_ms
-
-    def _step(self, writer: WriterLike) -> Delta | None:
-        """The next token, timed: the first one belongs to the time to first token. None when the answer has ended."""
-        watch = Stopwatch()
-        delta = next(writer, None)
-        took_ms = watch.ms()
-        if not self._text:
-            self._metrics.ttft_parts_ms.sample = took_ms
-            self._metrics.ttft_ms += took_ms
-        elif delta is not None:
-            self._decode_ms += took_ms
-        if delta is not None:
-            self._text.append(delta.text)
-        return delta
-
     def _turn(self, writer: WriterLike, prefilled: Prefilled) -> Turn:
         """The answer as it stands, with the generation figures."""
-        request, metrics, n_tokens = self._request, self._metrics, len(self._text)
-        metrics.generated_tokens = n_tokens
-        metrics.context_used = metrics.prompt_tokens + n_tokens
-        metrics.decode_tokens_per_s = (n_tokens - 1) * 1000 / self._decode_ms if self._decode_ms else 0.0
+        request = self._request
         return Turn(
             request.agent,
             request.index,
             request.round,
-            "".join(self._text),
+            "".join(self._meter.text),
             writer.tokens,
             writer.finish_reason,
-            metrics,
+            self._meter.ended(),
             request.prompt.parts,
             prefilled.prefill.cells,
         )

@@ -59,7 +59,7 @@ class Reuse:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """Natural logarithm of a token's probability before sampling changes it. `top`: the likeliest tokens with theirs, the likeliest first."""
+    """Natural logarithm of a token's probability before sampling changes it. `top`: the likeliest tokens with theirs, in order."""
 
     token: int
     logprob: float

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from relaylite.engine.interface import check_n_logprobs
 from relaylite.errors import UsageError
 from relaylite.reuse.policies import RELAY, Policy
 from relaylite.sampling import Sampling
 
 ChatRole = Literal["system", "user", "assistant", "tool"]
 MAX_CHOICES = 128
-MAX_LOGPROBS = 20  # OpenAI's limit of `top_logprobs`
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,5 +53,4 @@ class CompletionRequest:
             raise UsageError("give messages or a prompt, one of them")
         if not 1 <= self.n <= MAX_CHOICES:
             raise UsageError(f"n must be a whole number from 1 to {MAX_CHOICES}, not {self.n!r}")
-        if self.n_logprobs is not None and not 0 <= self.n_logprobs <= MAX_LOGPROBS:
-            raise UsageError(f"the number of log probabilities must be from 0 to {MAX_LOGPROBS}, not {self.n_logprobs!r}")
+        check_n_logprobs(self.n_logprobs)

@@ -15,11 +15,11 @@ import numpy as np
 from relaylite.engine import footprint, native
 from relaylite.engine.interface import Memory, Prefill
 from relaylite.engine.kept_states import KeptStates
-from relaylite.engine.opening import Parts, open_parts
+from relaylite.engine.opening import Parts, open_beside, open_parts
 from relaylite.engine.options import EngineOptions
 from relaylite.engine.sweep import ForcedSelection, Sweep
 from relaylite.engine.writer import Writer
-from relaylite.errors import ContextOverflow, ModelError, UsageError
+from relaylite.errors import Cancelled, ContextOverflow, ModelError, UsageError
 from relaylite.events import PhaseName
 from relaylite.metrics import CellMap, Stopwatch
 from relaylite.reuse.plan import Kind, Plan
@@ -39,7 +39,7 @@ class Engine:
         return cls(open_parts(path, options or EngineOptions()))
 
     def __init__(self, parts: Parts) -> None:
-        self._held, self._computing = parts.held, parts.computing
+        self._parts, self._held, self._computing = parts, parts.held, parts.computing
         self._close = weakref.finalize(self, parts.held.close)
         self._close.atexit = False  # the process's memory goes with it
         self._context, self._stop = parts.computing.context, parts.computing.stop
@@ -49,6 +49,11 @@ class Engine:
         self._forced: ForcedSelection | None = None
         self._n_batch: int | None = None
         self._logits: native.F32 | None = None  # of the prompt's last token, where llama.cpp did not compute it
+
+    def beside(self) -> Engine:
+        """Another engine on the same weights; see `EngineLike.beside`."""
+        self._held.check_open()
+        return Engine(open_beside(self._parts))
 
     @property
     def kept_states(self) -> KeptStates | None:
@@ -60,10 +65,20 @@ class Engine:
         self._held.check_open()
         self._check_plan(plan)
         self._stop.set(False)
+        phases: list[PhaseName] = []
+
+        def enter(phase: PhaseName) -> None:
+            on_phase(phase)
+            phases.append(phase)
+
         try:
-            return self._sweep(plan, on_phase) if plan.count(Kind.SPAN) else self._compute(plan, on_phase)
-        except BaseException:
-            self._sequence.forget()
+            return self._sweep(plan, enter) if plan.count(Kind.SPAN) else self._compute(plan, enter)
+        except BaseException as error:
+            is_whole = isinstance(error, Cancelled) and "suffix" in phases and not plan.count(Kind.SPAN)
+            if is_whole and self._kept_states is None:
+                self._sequence.cut(len(self._sequence.tokens))  # what was computed for this plan, batch by batch
+            else:
+                self._sequence.forget()
             raise
 
     def _check_plan(self, plan: Plan) -> None:
@@ -115,11 +130,12 @@ class Engine:
             self._sequence.write_states(name, positions, vectors)
         return Prefill(place_ms, repair_ms, clock.lap_ms(), sweep.cell_map())
 
-    def generate(self, sampling: Sampling) -> Writer:
+    def generate(self, sampling: Sampling, n_logprobs: int | None = None) -> Writer:
         """Write an answer behind the prompt; see `EngineLike.generate`."""
         self._held.check_open()
-        logits, self._logits = self._logits, None
-        return Writer(self._sequence, self._context, self.tokenizer, sampling, logits)
+        writer = Writer(self._sequence, self._context, self.tokenizer, sampling, self._logits, n_logprobs=n_logprobs)
+        self._logits = None
+        return writer
 
     def harvest(self, origin: str, *, heeds_cancel: bool = False) -> Rows:
         """Rows of everything in the live sequence, with captured states; see `EngineLike.harvest`."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from relaylite.errors import UsageError
 from relaylite.events import PhaseName
 from relaylite.metrics import CellMap
 from relaylite.reuse.plan import Plan
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from relaylite.prompt.tokenizer import Tokenizer
     from relaylite.reuse.planner import Matcher
     from relaylite.sampling import Sampling
+
+
+MAX_LOGPROBS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +79,20 @@ class Delta:
     """One sampled token, and the text that may be shown now.
 
     `text` is whole characters. It is "" while characters are held back that may become a stop string, or are not finished.
+    `logprob`: natural logarithm of the token's probability as the model gave it, before penalties, bias and temperature; `top`: the
+    likeliest tokens with theirs, the likeliest first. None and empty unless they were asked for.
     """
 
     text: str
     token: int
+    logprob: float | None = None
+    top: tuple[tuple[int, float], ...] = ()
+
+
+def check_n_logprobs(n: int | None) -> None:
+    """Raises UsageError unless `n` is None or a number of likeliest tokens that may be asked for."""
+    if n is not None and (isinstance(n, bool) or not 0 <= n <= MAX_LOGPROBS):
+        raise UsageError(f"the number of log probabilities must be from 0 to {MAX_LOGPROBS}, not {n!r}")
 
 
 class WriterLike(Iterator[Delta], Protocol):
@@ -88,9 +102,13 @@ class WriterLike(Iterator[Delta], Protocol):
     iterator raises Cancelled after `EngineLike.cancel`. `finish_reason` and `tokens` are right at any time, also after an error or
     when half read.
     `finish_reason`: "stop" or "length" once the answer has ended, "cancelled" before (`metrics` has the words).
+    `stop`: the stop string that ended the answer, "" for none.
     """
 
     finish_reason: str
+
+    @property
+    def stop(self) -> str: ...
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -133,18 +151,30 @@ class EngineLike(Protocol):
         """Finds what a prompt may go on from in the engine itself. None where rows can be placed: a store finds them."""
         ...
 
+    def beside(self) -> EngineLike:
+        """Another engine on the same weights, with a live sequence and a cache of its own.
+
+        It is of the same layout, and must be closed before this one. Both may not compute at the same time in two threads.
+        Raises ModelError if there is no memory for it.
+        """
+        ...
+
     def prefill(self, plan: Plan, on_phase: Callable[[PhaseName], None]) -> Prefill:
         """Forget an earlier `cancel`, then make the live sequence the plan's. The logits of its last token are ready afterwards.
 
         `on_phase` is called on entering "place", "repair" (with spans only) and "suffix", in this order; what it raises comes out.
         Raises ContextOverflow if prompt and one answer token do not fit, UsageError for spans where `info.relay_refusal` says why not,
-        ModelError for rows of another layout, Cancelled after `cancel`, and Damaged if rows cannot be read after all: the store that
-        gave them forgets them, and another plan is made.
+        ModelError for rows of another layout, and Damaged if rows cannot be read after all: the store that gave them forgets them, and
+        another plan is made. Raises Cancelled after `cancel`; if the plan had no spans, `harvest` gives what was computed until then.
         """
         ...
 
-    def generate(self, sampling: Sampling) -> WriterLike:
-        """Write an answer behind the live sequence. One at a time: the next `prefill` puts an end to it."""
+    def generate(self, sampling: Sampling, n_logprobs: int | None = None) -> WriterLike:
+        """Write an answer behind the live sequence. One at a time: the next `prefill` puts an end to it.
+
+        `n_logprobs`: each `Delta` carries its token's log probability and those of so many likeliest tokens (0 to `MAX_LOGPROBS`).
+        Raises UsageError for another number, and if `sampling.logit_bias` names a token that the vocabulary lacks or bans all tokens.
+        """
         ...
 
     def harvest(self, origin: str, *, heeds_cancel: bool = False) -> Rows:

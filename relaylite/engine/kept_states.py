@@ -6,6 +6,7 @@ on from it is exact. The live sequence counts as one of them. Nothing is ever mo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from relaylite.engine import llama
 from relaylite.engine.live_sequence import LiveSequence
 from relaylite.machine.resources import available_bytes
-from relaylite.reuse.plan import Kind, Plan, Segment
+from relaylite.reuse.plan import Kind, Plan, Quote, Segment
 from relaylite.reuse.rows import RowLayout, Rows, Tokens, common_length
 
 LEAST_PARTING = 32  # a state of its own is worth keeping for so many tokens more
@@ -60,7 +61,7 @@ class KeptStates:
         rows = Rows(tokens[:n].copy(), 0, n, np.empty(0, np.uint8), self._layout)
         return Segment(0, n, Kind.PREFIX, rows) if n else None
 
-    def spans(self, tokens: Tokens, start: int, min_length: int) -> list[Segment]:
+    def spans(self, tokens: Tokens, start: int, min_length: int, quotes: Sequence[Quote] = ()) -> list[Segment]:
         return []
 
     def take_up(self, plan: Plan) -> int:

@@ -49,6 +49,7 @@ class Parts:
     """What an open engine works with. `held` frees all of it."""
 
     held: Held
+    options: EngineOptions
     computing: Computing
     template: ChatTemplate
     profile: Profile
@@ -77,6 +78,25 @@ def open_parts(path: Path, options: EngineOptions) -> Parts:
         raise
 
 
+def open_beside(parts: Parts) -> Parts:
+    """Another context on the same weights, with a live sequence of its own. Raises ModelError if there is no memory for it.
+
+    It must be closed before the model is. What the self-check found for the first context holds for this one.
+    """
+    held = Held()
+    try:
+        first, options = parts.computing, parts.options
+        computing = _make_context(first.model, options, held, held.keep(native.Stop()), first)
+        sequence = _sequence(computing, parts.profile, options)
+        kept_states = parts.kept_states
+        if kept_states is not None:
+            kept_states = KeptStates(first.model, computing.context, sequence, parts.layout, options.kept_state_bytes)
+        return replace(parts, held=held, computing=computing, sequence=sequence, kept_states=kept_states)
+    except BaseException:
+        held.close()
+        raise
+
+
 class _Progress:
     """The caller's reader of progress, if there is one, and what it raised."""
 
@@ -98,27 +118,27 @@ class _Progress:
 
 
 def _open(path: Path, options: EngineOptions, held: Held, progress: _Progress) -> Parts:
-    n_threads = options.n_threads or min(physical_cores(), MAX_THREADS)
     adapters = read_adapters(options.lora, path)
     stop = held.keep(native.Stop())
     model = _load_model(path, options, held, progress)
     for adapter in adapters:
         model.apply(adapter.path, adapter.scale)
     progress.checking()
-    computing = _make_context(model, options, n_threads, held, stop)
+    computing = _make_context(model, options, held, stop)
     progress.checking()
     template = read_template(options.chat_template, model.chat_template or "")
     weights = fingerprint.of_file(path, progress.checking)
     profile = load_profile(weights, model.n_layer).overridden(options.relay)
     profile.check_fits(model.n_layer)
     layout = _layout(computing, options.kv_type, [weights, *_contents(adapters, progress)])
-    sequence = _sequence(computing, profile, options, n_threads)
+    sequence = _sequence(computing, profile, options)
     kept_states = None
     if computing.cache is None:
         kept_states = KeptStates(model, computing.context, sequence, layout, options.kept_state_bytes)
     info = _info(computing, layout)
     return Parts(
         held=held,
+        options=options,
         computing=computing,
         template=ChatTemplate(template, bos_text=model.vocab.bos_text, eos_text=model.vocab.eos_text),
         profile=profile,
@@ -155,13 +175,18 @@ def _worker_devices(addresses: Sequence[str], held: Held, on_progress: OnProgres
     return held.keep(llama.Load(lambda go_on: workers.Workers(addresses)).result(on_progress)).devices
 
 
-def _make_context(model: llama.Model, options: EngineOptions, n_threads: int, held: Held, stop: native.Stop) -> Computing:
+def _n_threads(options: EngineOptions) -> int:
+    return options.n_threads or min(physical_cores(), MAX_THREADS)
+
+
+def _make_context(model: llama.Model, options: EngineOptions, held: Held, stop: native.Stop, checked: Computing | None = None) -> Computing:
+    """A context and its rows. `checked`: another one of the same model and options, which says whether spans can be relayed."""
     n_ctx = math.ceil(options.n_ctx / CONTEXT_STEP) * CONTEXT_STEP
     capture = held.keep(native.Capture(n_ctx))
     context_options = llama.ContextOptions(
         n_ctx,
         MAX_BATCH,
-        n_threads,
+        _n_threads(options),
         options.kv_type,
         options.kv_type,
         eval_callback=(native.Capture.callback, capture.address),
@@ -170,14 +195,18 @@ def _make_context(model: llama.Model, options: EngineOptions, n_threads: int, he
     if options.n_offloaded == 0:
         footprint.check_context(model, context_options)
     context = held.keep(llama.Context(model, context_options))
-    cache, refusal = _open_cache(context, n_threads, held, stop)
+    if checked is None:
+        cache, refusal = _open_cache(context, options, held, stop)
+    else:
+        cache = None if checked.cache is None else held.keep(Cache(context.address, _n_threads(options), stop))
+        refusal = checked.refusal
     return Computing(stop, model, options.n_offloaded, capture, context, context_options, cache, refusal)
 
 
-def _open_cache(context: llama.Context, n_threads: int, held: Held, stop: native.Stop) -> tuple[Cache | None, str | None]:
+def _open_cache(context: llama.Context, options: EngineOptions, held: Held, stop: native.Stop) -> tuple[Cache | None, str | None]:
     """The rows of the context, and why spans cannot be relayed (None if they can)."""
     try:
-        cache = held.keep(Cache(context.address, n_threads, stop))
+        cache = held.keep(Cache(context.address, _n_threads(options), stop))
     except native.Unsupported as error:
         return None, str(error)
     return cache, cache.refusal or self_check.run(cache, context) or None
@@ -199,10 +228,10 @@ def _layout(computing: Computing, kv_type: str, weights: Sequence[str]) -> RowLa
     return RowLayout((), (), name) if cache is None else RowLayout(cache.k_bytes, cache.v_bytes, name)
 
 
-def _sequence(computing: Computing, profile: Profile, options: EngineOptions, n_threads: int) -> LiveSequence:
+def _sequence(computing: Computing, profile: Profile, options: EngineOptions) -> LiveSequence:
     """On the CPU the threads of a sweep wait for the one that lost its core, so rows are loaded by the cores that compute nothing."""
     is_offloaded = not 0 <= options.n_offloaded < computing.model.n_layer
-    n_loaders = max(0, logical_cores() - (0 if is_offloaded else n_threads))
+    n_loaders = max(0, logical_cores() - (0 if is_offloaded else _n_threads(options)))
     sequence = LiveSequence(computing.context, computing.cache, computing.capture, computing.stop, n_loaders=n_loaders)
     sequence.watch({} if computing.refusal else profile.captures)
     return sequence

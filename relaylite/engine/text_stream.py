@@ -10,16 +10,21 @@ from dataclasses import dataclass, field
 class TextStream:
     """Takes the bytes of one token after the other, and holds back what may still become a stop string or a whole character.
 
-    `stop`: the stop strings. `is_stopped`: one of them came. `n_kept`: of the tokens fed, those whose bytes all lie before it.
+    `stop`: the stop strings. `stopped_by`: the one that came, "" for none; of several that begin at one place, the first in `stop`.
+    `n_kept`: of the tokens fed, those whose bytes all lie before it.
     """
 
     stop: tuple[str, ...] = ()
-    is_stopped: bool = False
+    stopped_by: str = ""
     n_kept: int = 0
     _held: str = ""
     _n_given: int = 0  # characters given out or held, before `_held`
     _decoder: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
     _ends: list[int] = field(default_factory=list)  # characters after each token, an unfinished one included
+
+    @property
+    def is_stopped(self) -> bool:
+        return self.stopped_by != ""
 
     def feed(self, piece: bytes) -> str:
         """The text that may be shown now; "" if all is held back."""
@@ -36,12 +41,11 @@ class TextStream:
         return "" if self.is_stopped else self._release(0)
 
     def _cut(self) -> str:
-        found = [at for at in (self._held.find(stop) for stop in self.stop) if at >= 0]
+        found = [(at, stop) for stop in self.stop if (at := self._held.find(stop)) >= 0]
         if not found:
             return ""
-        cut = min(found)
+        cut, self.stopped_by = min(found, key=lambda each: each[0])
         end = self._n_given + cut
-        self.is_stopped = True
         self.n_kept = sum(1 for n in self._ends if n <= end)
         text, self._held = self._held[:cut], ""
         return text

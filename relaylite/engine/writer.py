@@ -6,33 +6,42 @@ import weakref
 from collections.abc import Iterator
 
 from relaylite.engine import llama
-from relaylite.engine.interface import Delta
+from relaylite.engine.interface import Delta, check_n_logprobs
 from relaylite.engine.live_sequence import LiveSequence
 from relaylite.engine.native import F32
 from relaylite.engine.text_stream import TextStream
 from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH, FINISH_STOP
 from relaylite.sampling import Sampling
 
+Logprobs = tuple[float | None, tuple[tuple[int, float], ...]]
+
 
 class Writer(Iterator[Delta]):
     """Fulfils `interface.WriterLike` behind the live sequence."""
 
     def __init__(
-        self, sequence: LiveSequence, context: llama.Context, vocab: llama.Vocab, sampling: Sampling, logits: F32 | None = None
+        self,
+        sequence: LiveSequence,
+        context: llama.Context,
+        vocab: llama.Vocab,
+        sampling: Sampling,
+        logits: F32 | None = None,
+        *,
+        n_logprobs: int | None = None,
     ) -> None:
         """`logits`: those of the prompt's last token, float32 `[n_vocab]`; None if llama.cpp holds them."""
+        check_n_logprobs(n_logprobs)
         self.finish_reason = FINISH_CANCELLED
+        self._n_logprobs = n_logprobs
         self._sequence, self._context, self._vocab, self._sampling, self._logits = sequence, context, vocab, sampling, logits
         self._n_prompt = len(sequence.tokens)
         self._text = TextStream(sampling.stop)
         self._sampled: list[int] = []
         self._has_ended = False
-        self._sampler = llama.Sampler(sampling, vocab.n_tokens)
+        self._sampler = llama.Sampler(sampling, vocab, context.n_ctx)
         self._free = weakref.finalize(self, self._sampler.close)
         self._free.atexit = False  # the process's memory goes with it
-        if sampling.repeat_penalty != 1.0:
-            for token in sequence.tokens[-llama.Sampler.PENALTY_LAST_N :]:
-                self._sampler.accept(token)
+        self._sampler.hear(sequence.tokens)
         if self._is_full():
             self._end(FINISH_LENGTH)
 
@@ -40,16 +49,21 @@ class Writer(Iterator[Delta]):
         """Sample a token, keep it, show the text that it frees."""
         if self._has_ended:
             raise StopIteration
-        token = self._sample()
+        token, logprobs = self._sample()
         if self._vocab.is_eog(token):
-            return Delta(self._end(FINISH_STOP), token)
+            return Delta(self._end(FINISH_STOP), token, *logprobs)
         shown = self._keep(token)
         if self._text.is_stopped:
             shown += self._end(FINISH_STOP)
             self._sequence.cut(self._n_prompt + len(self.tokens))
         elif self._is_full():
             shown += self._end(FINISH_LENGTH)
-        return Delta(shown, token)
+        return Delta(shown, token, *logprobs)
+
+    @property
+    def stop(self) -> str:
+        """The stop string that ended the answer, "" for none."""
+        return self._text.stopped_by
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -59,13 +73,16 @@ class Writer(Iterator[Delta]):
         self._has_ended = True
         self._free()
 
-    def _sample(self) -> int:
+    def _sample(self) -> tuple[int, Logprobs]:
         """The next token, once the row of the one before it is computed."""
         if len(self._sequence.tokens) < self._n_prompt + len(self._sampled):
             self._sequence.decode(self._sampled[-1:])
         self._sequence.raise_if_stopped()
         logits, self._logits = self._logits, None
-        return self._sampler.sample(self._context) if logits is None else self._sampler.sample_from(logits)
+        token = self._sampler.sample(self._context) if logits is None else self._sampler.sample_from(logits)
+        if self._n_logprobs is None:
+            return token, (None, ())
+        return token, llama.logprob_of(self._context.logits_in_place() if logits is None else logits, token, self._n_logprobs)
 
     def _keep(self, token: int) -> str:
         """The text that may be shown now."""

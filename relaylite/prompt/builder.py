@@ -22,6 +22,7 @@ from relaylite.prompt.messages import Answer, Message, Messages, Text, foldings
 from relaylite.prompt.outline import PromptPiece
 from relaylite.prompt.template import ChatTemplate
 from relaylite.prompt.tokenizer import Tokenizer
+from relaylite.reuse.plan import Quote
 from relaylite.reuse.rows import Tokens
 
 Ids = tuple[int, ...]
@@ -42,6 +43,13 @@ class Prompt:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @property
+    def quotes(self) -> tuple[Quote, ...]:
+        """The parts of answers, for `make_plan`."""
+        starts = accumulate((len(part.tokens) for part in self.parts), initial=0)
+        placed = zip(starts, self.parts, strict=False)
+        return tuple(Quote(start, start + len(part.tokens), part.whole, part.offset) for start, part in placed if part.whole)
 
 
 class PromptBuilder:
@@ -68,6 +76,27 @@ class PromptBuilder:
         if not parts:
             raise UsageError("the chat template makes nothing of this conversation; use --chat-template chatml")
         return Prompt(np.array([token for part in parts for token in part.tokens], np.int32), tuple(parts))
+
+    def plain(self, body: Sequence[Text | Answer], *, parses_special: bool = False) -> Prompt:
+        """`body` as it is, without a template. With `parses_special`, names of control tokens in its texts become those tokens."""
+        parts: list[PromptPart] = []
+        for part in body:
+            text = self._text(part)
+            if isinstance(part, Answer):
+                parts += self._answer_parts(part, text, 0, len(text))
+            else:
+                parts.append(PromptPart(part.kind, part.source, self._ids[text, parses_special], text))
+        parts = [part for part in self._with_one_bos(parts) if part.tokens]
+        return Prompt(np.array([token for part in parts for token in part.tokens], np.int32), tuple(parts))
+
+    def pieces(self, tokens: Ids) -> tuple[bytes, ...]:
+        """The bytes of each token."""
+        return self._pieces[tokens]
+
+    def of_ids(self, ids: Ids) -> Prompt:
+        """These tokens and no others."""
+        text = b"".join(self._pieces[ids]).decode(errors="replace")
+        return Prompt(np.array(ids, np.int32), (PromptPart("user", "", ids, text),) if ids else ())
 
     def _tokenize(self, text_and_special: tuple[str, bool]) -> Ids:
         text, parse_special = text_and_special
@@ -116,12 +145,13 @@ class PromptBuilder:
 
     def _answer_parts(self, part: Answer, text: str, start: int, end: int) -> Iterator[PromptPart]:
         if start == 0 and end == len(text):
-            yield PromptPart("answer", part.source, part.tokens, _shown(text))
+            yield PromptPart("answer", part.source, part.tokens, _shown(text), part.whole, part.offset)
             return
         pieces = self._pieces[part.tokens]
         head, kept, tail = _tokens_within(pieces, *(len(text[:at].encode("utf-8", "surrogateescape")) for at in (start, end)))
         yield from self._rest_parts(part, head)
-        yield PromptPart("answer", part.source, part.tokens[kept], b"".join(pieces[kept]).decode(errors="replace"))
+        said = b"".join(pieces[kept]).decode(errors="replace")
+        yield PromptPart("answer", part.source, part.tokens[kept], said, part.whole or part.tokens, part.offset + kept.start)
         yield from self._rest_parts(part, tail)
 
     def _rest_parts(self, part: Answer, rest: bytes) -> Iterator[PromptPart]:

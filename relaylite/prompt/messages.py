@@ -40,10 +40,15 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the agent `source` generated, by the ids that were sampled."""
+    """What the agent `source` generated, by the ids that were sampled.
+
+    If it is only a part of an answer, it is `whole[offset : offset + len(tokens)]`.
+    """
 
     tokens: tuple[int, ...]
     source: str = ""
+    whole: tuple[int, ...] = ()
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,14 +58,28 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class Quote:
+    """Positions `[start, end)` of a prompt hold tokens of `text`, an answer that may be stored as a whole, from its `offset` on.
+
+    Where the whole is found, shorter runs are worth taking over: it is known what they are.
+    """
+
+    start: int
+    end: int
+    text: tuple[int, ...]
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Segments that tile `tokens` (int32 `[n]`) in ascending order: no gap, no overlap. The last token is always NEW, since its logits
-    are needed. Raises ValueError if the segments are not so.
+    are needed. Raises ValueError if the segments are not so. `quotes`: what `make_plan` was told of the tokens.
     """
 
     tokens: Tokens
     segments: tuple[Segment, ...]
     policy: Policy
+    quotes: tuple[Quote, ...] = ()
 
     def __post_init__(self) -> None:
         position = 0

@@ -12,9 +12,11 @@ from typing import Protocol
 import numpy as np
 
 from relaylite.errors import UsageError
-from relaylite.reuse.plan import Kind, Plan, Segment
+from relaylite.reuse.plan import Kind, Plan, Quote, Segment
 from relaylite.reuse.policies import Policy
 from relaylite.reuse.rows import Tokens
+
+MIN_QUOTED = 2  # tokens in a row of a text that is known to be there: code that was escaped breaks at every line
 
 
 class Matcher(Protocol):
@@ -32,18 +34,19 @@ class Matcher(Protocol):
         """
         ...
 
-    def spans(self, tokens: Tokens, start: int, min_length: int) -> list[Segment]:
+    def spans(self, tokens: Tokens, start: int, min_length: int, quotes: Sequence[Quote] = ()) -> list[Segment]:
         """What is known of `tokens[start:]`, wherever it stood: SPANs of at least `min_length` tokens, ascending and disjoint.
 
-        Positions count from the start of `tokens`. The last one may reach the end.
+        Positions count from the start of `tokens`. The last one may reach the end. Within `quotes` of texts of which as much is known,
+        SPANs of at least `MIN_QUOTED` tokens of the same text.
         """
         ...
 
 
-def make_plan(tokens: Sequence[int] | Tokens, store: Matcher, policy: Policy) -> Plan:
+def make_plan(tokens: Sequence[int] | Tokens, store: Matcher, policy: Policy, quotes: Sequence[Quote] = ()) -> Plan:
     """Prefix first, then spans of at least `policy.min_span` tokens, the rest new; the last token is always new.
 
-    Raises UsageError if there are no tokens.
+    In `quotes` (`Prompt.quotes`) shorter spans will do. Raises UsageError if there are no tokens.
     """
     prompt = np.asarray(tokens, dtype=np.int32)
     if not len(prompt):
@@ -52,8 +55,9 @@ def make_plan(tokens: Sequence[int] | Tokens, store: Matcher, policy: Policy) ->
     last = len(prompt) - 1
     known = [] if prefix is None else [prefix]
     if policy.use_spans:
-        known += store.spans(prompt, min(prefix.end, last) if prefix is not None else 0, policy.min_span)
-    return Plan(prompt, tuple(_tiled([segment.within(0, last) for segment in known if segment.start < last], len(prompt))), policy)
+        known += store.spans(prompt, min(prefix.end, last) if prefix is not None else 0, policy.min_span, quotes)
+    segments = _tiled([segment.within(0, last) for segment in known if segment.start < last], len(prompt))
+    return Plan(prompt, tuple(segments), policy, tuple(quotes))
 
 
 def _tiled(known: Sequence[Segment], length: int) -> list[Segment]:

@@ -19,13 +19,13 @@ from relaylite import paths
 from relaylite.errors import UsageError, did_you_mean
 from relaylite.reuse.kv_types import KV_TYPES
 from relaylite.reuse.policies import FIDELITIES, Fidelity, parse_policy
-from relaylite.sampling import MAX_SEED
+from relaylite.sampling import MAX_SEED, Sampling
 from relaylite.settings import readers
 from relaylite.settings.toml_file import read_toml
 
 VARIABLE_PREFIX = "RELAYLITE_"
 STORE_CODECS = ("plain", "q8", "q8-q4", "q6-q4", "q4")
-SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "max_tokens", "stop")
+SAMPLING_FIELDS = tuple(each.name for each in dataclasses.fields(Sampling) if each.name != "logit_bias")  # ids are one model's
 
 T = TypeVar("T")
 
@@ -88,6 +88,15 @@ class Settings:
     top_p: float = _setting(0.95, readers.number(0, 1), "Sample among the likeliest tokens that make up this probability.")
     min_p: float = _setting(0.05, readers.number(0, 1), "Drop tokens below this share of the likeliest one's probability.")
     repeat_penalty: float = _setting(1.0, readers.number(0.01, 10), "Penalty on tokens that were just used; 1 is none.")
+    frequency_penalty: float = _setting(0.0, readers.number(-2, 2), "Penalty on a token for each time it was just used; 0 is none.")
+    presence_penalty: float = _setting(0.0, readers.number(-2, 2), "Penalty on a token that was just used, once; 0 is none.")
+    penalty_last_n: int = _setting(64, readers.integer(-1), "Tokens that these three penalties look back; -1 is all.")
+    dry_multiplier: float = _setting(
+        0.0, readers.number(0, 100), "Strength of DRY, which keeps answers from repeating sequences; 0 is off."
+    )
+    dry_base: float = _setting(1.75, readers.number(1, 100), "How fast DRY grows with the length of the sequence.")
+    dry_allowed_length: int = _setting(2, readers.integer(0), "Tokens of a sequence that may be repeated before DRY sets in.")
+    dry_penalty_last_n: int = _setting(64, readers.integer(-1), "Tokens that DRY looks back; -1 is all.")
     seed: int = _setting(0, readers.integer(0, MAX_SEED), "Seed of the sampler.")
     stop: tuple[str, ...] = _setting((), readers.texts, "Texts that end an answer.")
     ctx: int | None = _setting(None, readers.integer(16), "Context size in tokens.")

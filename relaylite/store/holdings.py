@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 
+from relaylite.reuse.overlaps import Overlap
+from relaylite.reuse.plan import Quote
 from relaylite.reuse.rows import RowLayout, Rows, Tokens
 from relaylite.store.captured import captured_rows
-from relaylite.store.overlaps import Overlap
 from relaylite.store.radix import Node, RadixTree
 from relaylite.store.rowfile import RowFile
 from relaylite.store.texts import Texts
@@ -52,9 +53,9 @@ class Holdings:
         node, n = self._tree.descend(tokens, exact=exact)
         return node.path(), n
 
-    def overlaps(self, tokens: Tokens, start: int, min_length: int) -> list[tuple[Overlap, list[Node]]]:
+    def overlaps(self, tokens: Tokens, start: int, min_length: int, quotes: Sequence[Quote] = ()) -> list[tuple[Overlap, list[Node]]]:
         """The overlaps to take over into `tokens[start:]`, and the paths that hold them at `offset`: disjoint, ascending."""
-        return self._texts.search(tokens, start, min_length)
+        return self._texts.search(tokens, start, min_length, quotes)
 
     def holds(self, node: Node) -> bool:
         """Whether `node` was not dropped."""

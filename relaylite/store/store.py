@@ -7,13 +7,13 @@ are checked and decoded when they are used: who finds them damaged then (`Damage
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from relaylite.errors import UsageError
-from relaylite.reuse.plan import Kind, Segment
+from relaylite.reuse.plan import Kind, Quote, Segment
 from relaylite.reuse.row_loading import Damaged
 from relaylite.reuse.rows import RowLayout, Rows, Tokens
 from relaylite.store.codec import PLAIN, Codec
@@ -82,9 +82,10 @@ class Store:
     def has_disk(self) -> bool:
         return self._folder is not None
 
-    def put(self, rows: Rows) -> None:
+    def put(self, rows: Rows, *, agent: str | None = None) -> None:
         """Keep `rows`. Rows that are stored already are not stored again. The arrays must not be written to afterwards.
 
+        `agent`: whose turn has ended, by default their origin; "" if it was nobody's.
         From now on a token counts as captured only if it has all the states that `rows` have.
         Raises ValueError if the rows are of another layout.
         """
@@ -92,8 +93,8 @@ class Store:
             raise ValueError("rows of another layout")
         with self._lock:
             self._tiers.refresh()
-            if rows.origin:  # else no agent's turn: a prompt computed for later
-                self._foresight.finish_turn(rows.origin)
+            if agent := rows.origin if agent is None else agent:
+                self._foresight.finish_turn(agent)
             if rows.states:
                 self._holdings.want(frozenset(rows.states))
             while len(rows) and not self._keep(rows):
@@ -114,16 +115,16 @@ class Store:
                     held = self._hand_out(path, 0, n)
                     return Segment(0, n, Kind.PREFIX, held.rows, held.offset)
 
-    def spans(self, tokens: Tokens, start: int, min_length: int) -> list[Segment]:
+    def spans(self, tokens: Tokens, start: int, min_length: int, quotes: Sequence[Quote] = ()) -> list[Segment]:
         """What the stored texts share with `tokens[start:]`: SPANs of at least `min_length` tokens, disjoint, ascending.
 
         Tokens with captured hidden states come first, then exact rows, then any; among these the longest span, among equally long
-        ones those used last.
+        ones those used last. Then shorter ones in `quotes`.
         """
         with self._lock:
             self._tiers.refresh()
             while True:
-                found = self._holdings.overlaps(tokens, start, min_length)
+                found = self._holdings.overlaps(tokens, start, min_length, quotes)
                 with suppress(Lost):
                     held = [(overlap, self._hand_out(path, path[0].start + overlap.offset, overlap.n)) for overlap, path in found]
                     return [Segment(overlap.start, overlap.end, Kind.SPAN, part.rows, part.offset) for overlap, part in held]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count, takewhile
 
 import numpy as np
 
+from relaylite.reuse.gaps import Gaps
+from relaylite.reuse.overlaps import Overlap, OverlapIndex, window_for
+from relaylite.reuse.plan import Quote
+from relaylite.reuse.planner import MIN_QUOTED
 from relaylite.reuse.rows import Tokens
 from relaylite.store.captured import ranges
-from relaylite.store.gaps import Gaps
-from relaylite.store.overlaps import Overlap, OverlapIndex, window_for
 from relaylite.store.radix import Node
 
 MAX_EQUAL = 8  # overlaps with the very same prompt tokens that are looked at closely
@@ -44,20 +48,47 @@ class Texts:
             for index in self._indexes.values():
                 index.discard(key)
 
-    def search(self, tokens: Tokens, start: int, min_length: int) -> list[tuple[Overlap, list[Node]]]:
+    def search(self, tokens: Tokens, start: int, min_length: int, quotes: Sequence[Quote] = ()) -> list[tuple[Overlap, list[Node]]]:
         """The overlaps to take over into `tokens[start:]`, and the paths that hold them at `offset`: disjoint, ascending.
 
         Tokens with captured hidden states come first, then exact rows, then any: what was relayed already gathers losses if it is
-        relayed again. Among these the longest overlap, among equally long ones exact rows, then those used last.
+        relayed again. Among these the longest overlap, among equally long ones exact rows, then those used last. What is left of
+        `quotes` is filled in the same order, from texts that share `min_length` tokens with the text that they quote.
         """
-        found = self._index(window_for(min_length)).find(tokens[start:], min_length)
-        paths = {overlap.key: self._leaves[overlap.key].path() for overlap in found}
-        ranked = _foremost([_ranked(overlap, paths[overlap.key], start) for overlap in found])
         gaps, taken = Gaps(start, len(tokens)), []
-        for parts_of in (_captured_parts, _exact_parts, _whole):
-            parts = [part for overlap in ranked for part in parts_of(overlap, paths[overlap.key])]
-            taken += gaps.fill(parts, min_length)
-        return [(overlap, paths[overlap.key]) for overlap in sorted(taken, key=lambda overlap: overlap.start)]
+        found = self._find(tokens[start:], min_length)
+        for overlaps, least in (
+            ([each.moved(start) for each in found], min_length),
+            (self._quoted(tokens, min_length, quotes), MIN_QUOTED),
+        ):
+            ranked = _foremost([self._ranked(overlap) for overlap in overlaps])
+            for parts_of in (_captured_parts, _exact_parts, _whole):
+                taken += gaps.fill([part for overlap in ranked for part in parts_of(overlap, self._leaves[overlap.key].path())], least)
+        return [(overlap, self._leaves[overlap.key].path()) for overlap in sorted(taken, key=lambda overlap: overlap.start)]
+
+    def _find(self, tokens: Tokens, min_length: int) -> list[Overlap]:
+        return self._index(window_for(min_length)).find(tokens, min_length)
+
+    def _quoted(self, tokens: Tokens, min_length: int, quotes: Sequence[Quote]) -> list[Overlap]:
+        """The overlaps of each quote with the texts that hold at least `min_length` tokens of the text that it quotes."""
+        found_of: dict[tuple[int, ...], list[Overlap]] = {}
+        overlaps: list[Overlap] = []
+        for quote in quotes:
+            whole = np.asarray(quote.text, np.int32)
+            if not np.array_equal(tokens[quote.start : quote.end], whole[quote.offset :][: quote.end - quote.start]):
+                continue
+            if quote.text not in found_of:
+                found_of[quote.text] = self._find(whole, min_length)
+            inner = (quote.offset, quote.offset + quote.end - quote.start)
+            parts = [found.within(*inner) for found in found_of[quote.text]]
+            overlaps += [part.moved(quote.start - quote.offset) for part in parts if part.n >= MIN_QUOTED]
+        return overlaps
+
+    def _ranked(self, overlap: Overlap) -> Overlap:
+        path = self._leaves[overlap.key].path()
+        first = path[0].start + overlap.offset
+        is_exact = all(node.holds_exact for node in path if node.start < first + overlap.n and node.end > first)
+        return replace(overlap, rank=(is_exact, path[-1].used))
 
     def _index(self, window: int) -> OverlapIndex:
         if window not in self._indexes:
@@ -69,13 +100,6 @@ class Texts:
 
 def _tokens(leaf: Node) -> Tokens:
     return np.concatenate([node.tokens for node in leaf.path()])
-
-
-def _ranked(overlap: Overlap, path: list[Node], start: int) -> Overlap:
-    """An overlap with `tokens[start:]` as one with `tokens`, with its rank."""
-    first = path[0].start + overlap.offset
-    is_exact = all(node.holds_exact for node in path if node.start < first + overlap.n and node.end > first)
-    return Overlap(start + overlap.start, overlap.n, overlap.key, overlap.offset, (is_exact, path[-1].used))
 
 
 def _foremost(overlaps: list[Overlap]) -> list[Overlap]:

@@ -9,6 +9,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
+from support.chat_templates import QWEN_3
 from support.fakes import FakeEngine
 from support.scripted_chain import CODE, END, LONG_CODE, LONG_PLAN, PLAN, REVIEW, chain_on, only, prompts
 
@@ -219,3 +220,13 @@ def test_an_agent_that_says_nothing_has_an_empty_turn_that_nobody_reads(engine: 
     result = chain_on(engine, PLAN, CODE).run("Sort.")
     assert [(turn.text, turn.finish_reason) for turn in result.turns] == [("", "stop"), ("the code", "stop")]
     assert "Answer of plan" not in prompts(engine)[1]
+
+
+def test_what_a_template_leaves_of_an_answer_is_relayed_however_short() -> None:
+    engine = FakeEngine(template=QWEN_3)
+    engine.enqueue("<think>Which numbers are there, and which of them is it?</think>\n\nSeven.", "Eight.")
+    chain = chain_on(engine, Agent("count", "Count."))
+    chain.run("How many?")
+    chain.run("And now?")
+    said = [engine.tokenizer.text(plan.tokens[s.start : s.end].tolist()) for plan in engine.plans for s in plan.of(Kind.SPAN)]
+    assert said == ["Seven."]

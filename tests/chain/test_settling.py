@@ -11,11 +11,11 @@ import pytest
 from support.fakes import FakeEngine
 
 from relaylite import Agent, EngineBusy, EngineClosed, Relay
-from relaylite.chain.runner import Run
 from relaylite.chain.settling import STEP
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.row_loading import Damaged
 from relaylite.reuse.rows import Rows
+from relaylite.runs.runner import Run
 
 PLAN, CODE = Agent("plan", "Make a plan."), Agent("code", "Write the code.")
 LONG = "First look at both lists, then take the smaller head each time."

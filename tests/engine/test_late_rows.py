@@ -13,7 +13,6 @@ import pytest
 from support.live_engine import LiveEngine, Taken, changed, home_of_session, opened, plan_of
 from support.tiny_models import write_model
 
-from relaylite.chain.runner import Run, Runner
 from relaylite.engine.cache import SliceResult
 from relaylite.errors import Cancelled
 from relaylite.reuse.plan import Kind, Plan
@@ -21,6 +20,7 @@ from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import NAIVE, PREFIX, RELAY, Policy
 from relaylite.reuse.row_loading import Damaged, Loading
 from relaylite.reuse.rows import k_of, v_of
+from relaylite.runs.runner import Run, Runner
 from relaylite.store import Store
 from relaylite.store.codec import CODECS
 from relaylite.store.rowfile import RowFile

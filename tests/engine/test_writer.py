@@ -1,8 +1,7 @@
-"""An answer as it is written: what is shown, kept and relayed of it, why it ends, and that llama.cpp's samplers choose its tokens."""
+"""An answer as it is written: what is shown, kept and relayed of it, and why it ends."""
 
 from __future__ import annotations
 
-import ctypes
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -10,18 +9,15 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import llama_cpp as lc
-import numpy as np
 import pytest
-from support.live_engine import F32, LiveEngine, Taken, changed, opened, plan_of
+from support.live_engine import LiveEngine, Taken, opened, plan_of
 from support.parrot import write_parrot
 
-from relaylite.engine import llama
 from relaylite.engine.interface import Delta
 from relaylite.engine.writer import Writer
 from relaylite.errors import Cancelled
 from relaylite.reuse.plan import Kind
-from relaylite.reuse.policies import FULL, PREFIX, RELAY
+from relaylite.reuse.policies import FULL, PREFIX
 from relaylite.sampling import Sampling
 
 END, ALSO_END = 2, 0  # <|im_end|>, the EOS of the tiny vocabulary, and <|endoftext|>, which only its name tells
@@ -155,6 +151,16 @@ def test_the_prompt_is_never_searched_for_stop_strings(parrot: Parrot, tiny: Liv
         assert "".join(answer(live, stop=("za",)).shown) == "ab"
 
 
+@pytest.mark.parametrize(("stop", "ended_by"), [(("#b", "b", "zz"), "#b"), (("zz", "b", "#b"), "#b"), (("#b", "#"), "#"), (("zz",), "")])
+def test_the_stop_string_that_came_first_is_named(stop: tuple[str, ...], ended_by: str, parrot: Parrot, tiny: LiveEngine) -> None:
+    a, hash_sign, b = ids(tiny, "a", "#", "b")
+    with parrot(a, hash_sign, b, END) as live:
+        said = answer(live, 1, stop=stop)
+        assert said.writer.stop == ""
+        list(said.writer)
+        assert (said.writer.stop, said.finish_reason) == (ended_by, "stop")
+
+
 # characters over several tokens
 
 
@@ -253,101 +259,3 @@ def test_what_an_answer_left_unread_cannot_reach_the_next_one(parrot: Parrot, ti
         del dropped
         gc.collect()
         assert live.engine.harvest("").tokens.tolist() == [*PROMPT, a, b]
-
-
-# sampling
-
-
-def reference(live: LiveEngine, prompt: list[int], n: int, choose: Callable[[F32, list[int]], int]) -> list[int]:
-    """`n` tokens, each chosen from the logits of a full prefill of all before it."""
-    tokens = list(prompt)
-    for _ in range(n):
-        tokens.append(choose(live.full(tokens), tokens))
-    return tokens[len(prompt) :]
-
-
-@pytest.mark.parametrize("penalty", [1.3, 3.0, 0.7])
-def test_repeat_penalty_is_llamas_over_prompt_and_answer(penalty: float, tiny: LiveEngine) -> None:
-    prompt = tiny.tokens(80)
-
-    def choose(logits: F32, tokens: list[int]) -> int:
-        seen = sorted(set(tokens[-64:]))
-        logits = logits.copy()
-        logits[seen] = np.where(logits[seen] <= 0, logits[seen] * penalty, logits[seen] / penalty)
-        return int(logits.argmax())
-
-    expected = reference(tiny, prompt, 8, choose)
-    assert expected != reference(tiny, prompt, 8, lambda logits, _: int(logits.argmax()))
-    tiny.prefill(plan_of(FULL, prompt))
-    assert [d.token for d in tiny.engine.generate(Sampling(max_tokens=8, repeat_penalty=penalty))] == expected
-
-
-def chain_of(sampling: Sampling) -> object:
-    """llama.cpp's usual chain, built by hand."""
-    chain = lc.llama_sampler_chain_init(lc.llama_sampler_chain_default_params())
-    for sampler in (
-        lc.llama_sampler_init_top_k(sampling.top_k), lc.llama_sampler_init_top_p(sampling.top_p, 1),
-        lc.llama_sampler_init_min_p(sampling.min_p, 1), lc.llama_sampler_init_temp(sampling.temperature),
-        lc.llama_sampler_init_dist(sampling.seed),
-    ):  # fmt: skip
-        lc.llama_sampler_chain_add(chain, sampler)
-    return chain
-
-
-@pytest.mark.parametrize(
-    "values", [{"temperature": 1.0}, {"temperature": 2.0, "top_k": 5}, {"temperature": 1.5, "top_p": 0.5, "min_p": 0.2}]
-)
-def test_temperature_goes_through_llamas_chain(values: dict[str, float], tiny: LiveEngine) -> None:
-    sampling = Sampling(max_tokens=8, seed=7, **values)  # type: ignore[arg-type]
-    chain = chain_of(sampling)
-
-    def choose(logits: F32, _: list[int]) -> int:
-        entries = (lc.llama_token_data * len(logits))(*[(i, float(x), 0.0) for i, x in enumerate(logits)])
-        array = lc.llama_token_data_array(entries, len(logits), -1, False)
-        lc.llama_sampler_apply(chain, ctypes.byref(array))
-        return int(array.data[array.selected].id)
-
-    prompt = tiny.tokens(20)
-    expected = reference(tiny, prompt, 8, choose)
-    lc.llama_sampler_free(chain)
-    tiny.prefill(plan_of(FULL, prompt))
-    written = [delta.token for delta in tiny.engine.generate(sampling)]
-    assert written == expected[: len(written)] and written
-
-
-def test_a_seed_gives_the_same_answer_again_and_another_seed_another(tiny: LiveEngine) -> None:
-    prompt = tiny.tokens(20)
-
-    def write(seed: int) -> list[int]:
-        tiny.prefill(plan_of(FULL, prompt))
-        return [delta.token for delta in tiny.engine.generate(Sampling(max_tokens=12, temperature=1.5, seed=seed))]
-
-    assert write(3) == write(3)
-    assert len({tuple(write(seed)) for seed in range(5)}) == 5
-
-
-@pytest.mark.parametrize("values", [{}, {"temperature": 1.0}, {"temperature": 1.5, "repeat_penalty": 1.5}, {"repeat_penalty": 2.0}])
-def test_sampling_from_given_logits_is_sampling_from_the_context(values: dict[str, float], tiny: LiveEngine) -> None:
-    logits = tiny.full(tiny.tokens(20))
-    for seed in range(20):
-        sampling = Sampling(seed=seed, **values)  # type: ignore[arg-type]
-        from_context, from_logits = (llama.Sampler(sampling, len(logits)) for _ in range(2))
-        for sampler in (from_context, from_logits):
-            for token in (int(logits.argmax()), 30, 31):
-                sampler.accept(token)
-        context = tiny.engine._context
-        assert [from_context.sample(context) for _ in range(3)] == [from_logits.sample_from(logits) for _ in range(3)]
-        from_context.close()
-        from_logits.close()
-
-
-def test_the_first_token_behind_a_relay_is_sampled_from_its_own_logits(tiny: LiveEngine) -> None:
-    """With everything selected a relay writes what a full prefill writes, by the same seed."""
-    tiny.relay_by(changed({"l_end": tiny.n_layer}))
-    plan = plan_of(RELAY, tiny.tokens(30, 1), Taken(tiny.written(), 24), tiny.tokens(7, 2))
-    for seed in range(3):
-        sampling = Sampling(max_tokens=6, temperature=1.0, seed=seed)
-        tiny.prefill(plan)
-        relayed_answer = [delta.token for delta in tiny.engine.generate(sampling)]
-        tiny.prefill(plan_of(FULL, plan.tokens))
-        assert relayed_answer == [delta.token for delta in tiny.engine.generate(sampling)]

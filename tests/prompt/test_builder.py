@@ -265,3 +265,18 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory["d" * 200] == "d" * 200
     assert memory["d" * 200] and made[3:] == ["d" * 200, "d" * 200]
     assert sum(map(len, memory._known)) <= 100
+
+
+# quotes
+
+
+def test_parts_of_an_answer_are_quoted_with_their_place_in_it() -> None:
+    whole = answer(" Hi there.\n\nBye")
+    part = Answer(whole.tokens[2:6], "plan", whole.tokens, 2)
+    trimmed = answer("hm</think>Hi there, you.")
+    made = build(QWEN_3, say("user", "Say", part, "and", answer("all of it")), say("assistant", trimmed), say("user", "Go on."))
+    check(made)
+    assert [(quote.text, quote.offset) for quote in made.quotes] == [(whole.tokens, 2), (trimmed.tokens, len(b"hm</think") + 1)]
+    for quote in made.quotes:
+        n = quote.end - quote.start
+        assert made.tokens[quote.start : quote.end].tolist() == list(quote.text[quote.offset : quote.offset + n])

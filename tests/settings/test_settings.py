@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from relaylite import paths
 from relaylite.errors import UsageError
+from relaylite.sampling import Sampling
 from relaylite.settings import settings
 from relaylite.settings.settings import Settings, load_settings
 from relaylite.store.codec import CODECS
@@ -68,6 +70,25 @@ def test_sampling_of_files_is_a_base_and_that_of_flags_and_variables_is_forced(f
     settings = load_settings({"max_tokens": 8})
     assert settings.sampling() | {"temperature": 0.5, "top_k": 9, "max_tokens": 8} == settings.sampling()
     assert settings.forced_sampling() == {"top_k": 9, "max_tokens": 8}
+
+
+def test_every_sampling_value_is_a_setting_with_the_same_default_and_range(folder: Path) -> None:
+    """But for the bias of token ids, which belong to one model."""
+    assert Sampling().merged(load_settings().sampling()) == Sampling()
+    assert {field.name for field in dataclasses.fields(Sampling)} - set(load_settings().sampling()) == {"logit_bias"}
+    ends = {
+        "frequency_penalty": -2,
+        "presence_penalty": 2,
+        "penalty_last_n": -1,
+        "dry_base": 1,
+        "dry_allowed_length": 0,
+        "dry_multiplier": 100,
+    }
+    for name, value in ends.items():
+        assert Sampling().merged({name: load_settings({name: str(value)}).sampling()[name]})
+    write(folder / "relaylite.toml", "dry_base = 0.5")
+    with pytest.raises(UsageError, match="dry_base must be a number from 1 to 100"):
+        load_settings()
 
 
 def test_every_setting_has_a_sentence_and_its_default_is_a_value_that_may_be_given() -> None:

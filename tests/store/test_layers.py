@@ -11,7 +11,7 @@ import relaylite.store
 
 FOLDER = Path(relaylite.store.__file__).parent
 FROM_THE_GROUND = [
-    "prefill_speed", "ledger", "worth", "captured", "codec", "overlaps", "gaps", "rowfile", "radix", "texts",
+    "prefill_speed", "ledger", "worth", "captured", "codec", "rowfile", "radix", "texts",
     "holdings", "gather", "folder", "tiers", "store",
 ]  # fmt: skip
 NEXT_TO_STORE = {"codec", "folder", "gather", "holdings", "ledger", "prefill_speed", "radix", "tiers", "worth"}

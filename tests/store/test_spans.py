@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.sample_rows import LAYOUT, assert_match, rows_of
 
+from relaylite.reuse.overlaps import Overlap, OverlapIndex, window_for
 from relaylite.store import Store
-from relaylite.store.overlaps import Overlap, OverlapIndex, window_for
 
 PLENTY = 1 << 30
 texts = st.lists(st.integers(0, 2), max_size=30)

@@ -14,11 +14,12 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from math import log
 
 import numpy as np
 
-from relaylite.engine.interface import Delta, Memory, ModelInfo, Prefill
-from relaylite.errors import Cancelled, ContextOverflow, EngineClosed
+from relaylite.engine.interface import Delta, Memory, ModelInfo, Prefill, check_n_logprobs
+from relaylite.errors import Cancelled, ContextOverflow, EngineClosed, UsageError
 from relaylite.events import PhaseName
 from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH, FINISH_STOP, CellMap
 from relaylite.prompt.template import CHATML, ChatTemplate
@@ -31,6 +32,7 @@ class ByteTokenizer:
     """Ids 0 to 255 are bytes; control tokens follow."""
 
     CONTROL = ("<|im_start|>", "<|im_end|>", "<|bos|>")
+    N_TOKENS = 256 + len(CONTROL)
 
     def __init__(self, *, has_bos: bool = False) -> None:
         self.ids = {text: 256 + i for i, text in enumerate(self.CONTROL)}
@@ -60,6 +62,7 @@ class FakeEngine:
     there until the test sets it again; `in_prefill` and `in_generate` are set while the engine is inside.
     Failure: `fail("prefill" | "generate" | "harvest", error, after_tokens=n)` raises once.
     `plans` and `samplings` record what was asked for; `writer` writes, or wrote, the last answer.
+    `others`: engines that were opened beside it.
     """
 
     def __init__(
@@ -73,8 +76,9 @@ class FakeEngine:
         name: str = "fake",
     ) -> None:
         self.info = ModelInfo(
-            name, "", "fake", n_layer, n_ctx, n_ctx, n_params=1000, relay_refusal=relay_refusal, kv_bytes_per_token=16 * n_layer
-        )
+            name, "", "fake", n_layer, n_ctx, n_ctx, n_params=1000, relay_refusal=relay_refusal, kv_bytes_per_token=16 * n_layer,
+            n_vocab=ByteTokenizer.N_TOKENS,
+        )  # fmt: skip
         self.tokenizer = ByteTokenizer(has_bos=has_bos)
         self.layout = RowLayout((8,) * n_layer, (8,) * n_layer, f"{name}-{n_layer}")
         self.fallback = "Understood."
@@ -87,6 +91,7 @@ class FakeEngine:
         self.samplings: list[Sampling] = []
         self.writer: FakeWriter | None = None
         self.is_closed = False
+        self.others: list[FakeEngine] = []
         self._template_source = template
         self._answers: deque[str] = deque()
         self._failures: dict[str, tuple[BaseException, int]] = {}
@@ -121,6 +126,17 @@ class FakeEngine:
 
     # the engine
 
+    def beside(self) -> FakeEngine:
+        """Writes the answers that are enqueued here, at the same speed."""
+        self._check_open()
+        other = FakeEngine(n_ctx=self.info.n_ctx, n_layer=self.info.n_layer, template=self._template_source, name=self.info.name)
+        other.info, other.tokenizer = self.info, self.tokenizer
+        other._answers, other.fallback = self._answers, self.fallback
+        other.prefill_delay, other.token_delay = self.prefill_delay, self.token_delay
+        other.prefill_gate, other.token_gate = self.prefill_gate, self.token_gate
+        self.others.append(other)
+        return other
+
     def prefill(self, plan: Plan, on_phase: Callable[[PhaseName], None]) -> Prefill:
         self._check_open()
         self._cancelled.clear()
@@ -137,11 +153,13 @@ class FakeEngine:
         finally:
             self.in_prefill.clear()
 
-    def generate(self, sampling: Sampling) -> FakeWriter:
+    def generate(self, sampling: Sampling, n_logprobs: int | None = None) -> FakeWriter:
         self._check_open()
+        check_n_logprobs(n_logprobs)
+        self._check_bias(sampling)
         self.samplings.append(sampling)
         answer = self._answers.popleft() if self._answers else self.fallback
-        self.writer = FakeWriter(self, self.tokenizer.tokenize(answer, parse_special=False), sampling)
+        self.writer = FakeWriter(self, self.tokenizer.tokenize(answer, parse_special=False), sampling, n_logprobs)
         return self.writer
 
     def harvest(self, origin: str, *, heeds_cancel: bool = False) -> Rows:
@@ -176,6 +194,11 @@ class FakeEngine:
     def _check_open(self) -> None:
         if self.is_closed:
             raise EngineClosed("the engine is closed; open the model again")
+
+    def _check_bias(self, sampling: Sampling) -> None:
+        banned = [token for token, bias in sampling.logit_bias if bias == -100]
+        if any(token >= self.info.n_vocab for token, _ in sampling.logit_bias) or len(banned) == self.info.n_vocab:
+            raise UsageError("logit_bias names a token that is not there, or bans all")
 
     def _raise_scripted(self, where: str, n_tokens: int) -> None:
         if where in self._failures and n_tokens >= self._failures[where][1]:
@@ -271,11 +294,16 @@ class FakeEngine:
 
 
 class FakeWriter(Iterator[Delta]):
-    """Fulfils `relaylite.engine.interface.WriterLike`: writes the tokens of `script`, then ends without one of its own."""
+    """Fulfils `relaylite.engine.interface.WriterLike`: writes the tokens of `script`, then ends without one of its own.
 
-    def __init__(self, engine: FakeEngine, script: Sequence[int], sampling: Sampling) -> None:
+    The script is what a model says with probability 1/2; the next ids share the rest, 1/4, 1/8, ….
+    """
+
+    def __init__(self, engine: FakeEngine, script: Sequence[int], sampling: Sampling, n_logprobs: int | None = None) -> None:
         self.finish_reason = FINISH_CANCELLED
+        self.stop = ""
         self.tokens: tuple[int, ...] = ()
+        self._n_logprobs = n_logprobs
         self._engine, self._script, self._stop = engine, script, sampling.stop
         room = engine.info.n_ctx - len(engine._tokens) + 1
         self._limit = room if sampling.max_tokens < 0 else min(sampling.max_tokens, room)
@@ -310,11 +338,17 @@ class FakeWriter(Iterator[Delta]):
         token = self._script[n]
         self._text += self._decoder.decode(bytes([token]), final=False)
         self.tokens += (token,)
-        return Delta(self._shown(), token)
+        return Delta(self._shown(), token, *self._logprobs(token))
+
+    def _logprobs(self, token: int) -> tuple[float | None, tuple[tuple[int, float], ...]]:
+        if self._n_logprobs is None:
+            return None, ()
+        return log(0.5), tuple(((token + i) % ByteTokenizer.N_TOKENS, (i + 1) * log(0.5)) for i in range(self._n_logprobs))
 
     def _shown(self) -> str:
         """What a stop string leaves of the text, without what was shown before."""
-        cut = min((at for stop in self._stop if (at := self._text.find(stop)) >= 0), default=-1)
+        found = ((at, stop) for stop in self._stop if (at := self._text.find(stop)) >= 0)
+        cut, self.stop = min(found, key=lambda each: each[0], default=(-1, ""))
         end = cut if cut >= 0 else len(self._text) - _held_back(self._text, self._stop)
         if cut >= 0:
             self.tokens = tuple(self._engine.tokenizer.tokenize(self._text[:cut], parse_special=False))

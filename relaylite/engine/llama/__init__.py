@@ -7,8 +7,9 @@ from relaylite.engine.llama.backend import start
 from relaylite.engine.llama.context import Context, ContextOptions
 from relaylite.engine.llama.loading import Load
 from relaylite.engine.llama.log import last_error
+from relaylite.engine.llama.logprobs import logprob_of
 from relaylite.engine.llama.model import Model, Sketch
 from relaylite.engine.llama.sampler import Sampler
 from relaylite.engine.llama.vocab import Vocab
 
-__all__ = ["Context", "ContextOptions", "Load", "Model", "Sampler", "Sketch", "Vocab", "last_error", "start"]
+__all__ = ["Context", "ContextOptions", "Load", "Model", "Sampler", "Sketch", "Vocab", "last_error", "logprob_of", "start"]

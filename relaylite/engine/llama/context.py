@@ -99,8 +99,11 @@ class Context:
 
     def logits(self) -> npt.NDArray[np.float32]:
         """float32 `[n_vocab]` of the last token decoded, a copy."""
-        pointer = lc.llama_get_logits_ith(self.pointer, -1)
-        return np.ctypeslib.as_array(pointer, shape=(self._n_vocab,)).copy()
+        return self.logits_in_place().copy()
+
+    def logits_in_place(self) -> npt.NDArray[np.float32]:
+        """The same as llama.cpp holds them: to be read only, and only until the next batch."""
+        return np.ctypeslib.as_array(lc.llama_get_logits_ith(self.pointer, -1), shape=(self._n_vocab,))
 
     def all_logits(self, n: int) -> npt.NDArray[np.float32]:
         """float32 `[n, n_vocab]` of the last batch of `n` tokens, decoded with `all_logits`; a copy."""

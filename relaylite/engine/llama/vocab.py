@@ -7,6 +7,7 @@ from typing import Any
 
 import llama_cpp as lc
 
+from relaylite.engine.llama.dry import DrySamplers
 from relaylite.engine.llama.pointer import still_open
 
 _GUARD = "\x01"
@@ -20,6 +21,7 @@ class Vocab:
 
     def __init__(self, pointer: Any, *, is_spaced: bool) -> None:
         self._address = pointer
+        self.dry = DrySamplers(pointer)
         self.n_tokens = int(lc.llama_vocab_n_tokens(pointer))
         bos = int(lc.llama_vocab_bos(pointer))
         self.bos = bos if bos >= 0 and lc.llama_vocab_get_add_bos(pointer) else None
@@ -79,4 +81,5 @@ class Vocab:
         return bool(lc.llama_vocab_is_eog(self._pointer, token))
 
     def close(self) -> None:
+        self.dry.close()
         self._address = None

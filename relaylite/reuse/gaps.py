@@ -6,7 +6,7 @@ import heapq
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
-from relaylite.store.overlaps import Overlap
+from relaylite.reuse.overlaps import Overlap
 
 
 class Gaps:

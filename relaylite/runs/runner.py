@@ -17,17 +17,16 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from relaylite.engine.interface import EngineLike, ModelInfo, Prefill
+from relaylite.engine.interface import EngineLike, ModelInfo
 from relaylite.errors import Cancelled, EngineBusy, EngineClosed, RelayliteError
 from relaylite.events import Event, Phase, PhaseName
-from relaylite.metrics import Stopwatch
 from relaylite.prompt.builder import Prompt, PromptBuilder
 from relaylite.prompt.tokenizer import Tokenizer
-from relaylite.reuse.plan import Kind, Plan
-from relaylite.reuse.planner import Matcher, make_plan
+from relaylite.reuse.plan import Plan
+from relaylite.reuse.planner import Matcher
 from relaylite.reuse.policies import PREFIX, Policy
-from relaylite.reuse.row_loading import Damaged
 from relaylite.reuse.rows import Tokens
+from relaylite.runs.prefilling import Prefilled, carry_out
 
 if TYPE_CHECKING:
     from relaylite.store import Store
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
 CLOSE_TIMEOUT_S = 10.0
 CLOSED_MEANWHILE = "the model was closed while it was writing; what was written until then is kept"
+WAIT_S = 0.1  # between two looks of a run that waits for the engine
 READER_GRACE_S = 1.0  # how long the reader of a stream has, when the model is closed, to read its error
 
 
@@ -64,15 +64,6 @@ class Run:
         if events is not None:
             with suppress(ValueError):  # it is executing in another thread
                 events.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Prefilled:
-    """The plan that was carried out, what the engine says of it, and the milliseconds that it took."""
-
-    plan: Plan
-    prefill: Prefill
-    took_ms: float
 
 
 class Runner:
@@ -128,8 +119,12 @@ class Runner:
     def check_free(self) -> None:
         """Raises EngineClosed or EngineBusy if a run could not begin now."""
         self.check_open()
-        if self._run is not None and not self._run.is_background:
+        if self._is_taken:
             raise EngineBusy("the model is writing for another run; read that run to its end, cancel it or close its stream first")
+
+    @property
+    def _is_taken(self) -> bool:
+        return self._run is not None and not self._run.is_background
 
     def check_idle(self, run: Run) -> None:
         """Raises EngineBusy while `run` goes on."""
@@ -141,13 +136,15 @@ class Runner:
         return PREFIX if policy.use_spans and self.info.relay_refusal else policy
 
     @contextmanager
-    def lend(self, run: Run) -> Iterator[None]:
+    def lend(self, run: Run, *, waits: bool = False) -> Iterator[None]:
         """The engine belongs to `run` inside. Left by an error or an interrupt, it waits until the engine has stopped.
 
-        Raises what `check_free` raises, and Cancelled if `run` was cancelled before. If the model is closed meanwhile, a Cancelled from
-        inside becomes EngineClosed, unless the run is in the background.
+        Raises what `check_free` raises, unless it `waits` for the run that goes on, and Cancelled if `run` was cancelled before. If the
+        model is closed meanwhile, a Cancelled from inside becomes EngineClosed, unless the run is in the background.
         """
         with self._lock:
+            while waits and self._is_taken and not self._is_closed and not run.cancelled.is_set():
+                self._lock.wait(WAIT_S)
             self._clear_background()
             self._run = run
             run.reader = threading.get_ident()
@@ -196,29 +193,16 @@ class Runner:
         The work is done in a thread of its own: the reader sees each phase while it lasts, and can be interrupted.
         """
         phases: SimpleQueue[PhaseName | None] = SimpleQueue()
-        watch = Stopwatch()
 
         def on_phase(phase: PhaseName) -> None:
             run.raise_if_cancelled()
             phases.put(phase)
 
-        def work() -> Prefilled:
-            plan_now = plan
-            while True:
-                try:
-                    return Prefilled(plan_now, self.engine.prefill(plan_now, on_phase), watch.ms())
-                except Damaged as damaged:
-                    self.store.forget(damaged)
-                    plan_now = make_plan(plan.tokens, self.matcher, plan.policy)
-
-        future = self._prefill_thread.submit(work)
+        future = self._prefill_thread.submit(carry_out, plan, self.engine, self.store, on_phase)
         future.add_done_callback(lambda _: phases.put(None))
         while (phase := phases.get()) is not None:
             yield Phase(phase)
-        done = future.result()
-        if not done.plan.count(Kind.SPAN):  # repair computes other cells than whole tokens
-            self.speed.learn(done.plan.count(Kind.NEW), done.prefill.suffix_ms)
-        return done
+        return future.result()
 
     def read_ahead(self, prompt: Callable[[], Prompt]) -> None:
         """Read what the disk holds of a prompt that is needed soon, in a thread of its own: so loading hides behind writing.

@@ -1,4 +1,4 @@
-"""`OverlapIndex`: stored texts by the hashes of their tokens, and every `Overlap` of a prompt with them. Token ids only; it knows no rows.
+"""`OverlapIndex`: stored texts by the hashes of their tokens, and every `Overlap` of a prompt with them. It knows ids only, no rows.
 
 Every text is cut into tiles of `window` tokens, whose hashes lie sorted. Any `2 * window - 1` tokens in a row hold a whole tile, so looking
 up the hash of every window of a prompt misses no overlap of that length. Tiles that follow one another are joined, compared token by token,
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from relaylite.reuse.rows import Tokens
 
 GAP = -1  # stands between texts in the arena; no token has this id
+MAX_GROWTH = 16  # tiles that are not looked up, at either end of those that are
 MAX_TILES = 64  # of one hash, the newest are tried; more occur only in text that repeats itself
 
 
@@ -37,6 +38,10 @@ class Overlap:
         first, last = max(start, self.start), min(end, self.end)
         return Overlap(first, last - first, self.key, self.offset + first - self.start, self.rank)
 
+    def moved(self, by: int) -> Overlap:
+        """The same tokens, `by` positions further in the prompt."""
+        return Overlap(self.start + by, self.n, self.key, self.offset, self.rank)
+
 
 def window_for(min_length: int) -> int:
     """The widest window that finds every overlap of `min_length` tokens."""
@@ -44,7 +49,7 @@ def window_for(min_length: int) -> int:
 
 
 class OverlapIndex:
-    """Texts by key, and what a prompt shares with them. Keys are never used twice."""
+    """Texts by key, and what a prompt shares with them. Keys are never used twice. Bytes will do as tokens."""
 
     _arena: Tokens  # all texts, a gap before each and after the last
     _used: int
@@ -55,10 +60,14 @@ class OverlapIndex:
     _hashes: npt.NDArray[np.uint64]  # of all tiles, ascending, and where these stand in the arena
     _tiles: npt.NDArray[np.int64]
 
-    def __init__(self, window: int) -> None:
-        self.window = window
+    def __init__(self, window: int, max_repeats: int | None = None) -> None:
+        """`max_repeats`: what a prompt says more often is not looked up, but is found where it goes on from other shared tokens."""
+        self.window, self._max_repeats = window, max_repeats
         self._mixers = np.cumprod(np.full(window, 0xD6E8FEB86659FD93, np.uint64))
         self._clear()
+
+    def __len__(self) -> int:
+        return len(self._texts)
 
     def add(self, key: int, tokens: Tokens) -> None:
         """Make the text findable; `key` must be new. O(tiles) with a small constant: the sorted hashes are copied once."""
@@ -107,10 +116,15 @@ class OverlapIndex:
         none = np.empty(0, np.int64)
         if len(tokens) < self.window or not len(self._hashes):
             return none, none
-        windows = np.lib.stride_tricks.sliding_window_view(self._mix(tokens), self.window) @ self._mixers
-        last = np.searchsorted(self._hashes, windows, side="right")
-        counts = np.minimum(last - np.searchsorted(self._hashes, windows, side="left"), MAX_TILES)
-        at = np.repeat(np.arange(len(windows)), counts)
+        windows = np.asarray(np.lib.stride_tricks.sliding_window_view(self._mix(tokens), self.window) @ self._mixers, np.uint64)
+        order = np.argsort(windows)  # looked up in ascending order, they take half the time
+        order = order if self._max_repeats is None else order[_repeats(windows[order]) <= self._max_repeats]
+        first = np.zeros(len(windows), np.int64)
+        first[order] = np.searchsorted(self._hashes, windows[order], side="left")
+        known = np.flatnonzero(self._hashes[np.minimum(first, len(self._hashes) - 1)] == windows)  # few, where little is shared
+        last = np.searchsorted(self._hashes, windows[known], side="right")
+        counts = np.minimum(last - first[known], MAX_TILES)
+        at = np.repeat(known, counts)
         nth = np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
         tile = self._tiles[np.repeat(last, counts) - 1 - nth]
         inside = np.arange(self.window)
@@ -131,11 +145,17 @@ class OverlapIndex:
         lengths = np.diff(np.append(heads, len(at))) * self.window
         prompt = np.full(len(tokens) + 2, GAP - 1, np.int64)  # its edges equal nothing in the arena
         prompt[1:-1] = tokens
-        for _ in range(self.window - 1):
-            grows = prompt[starts] == self._arena[places - 1]
-            starts, places, lengths = starts - grows, places - grows, lengths + grows
-            lengths = lengths + (prompt[starts + lengths + 1] == self._arena[places + lengths])
-        return starts, places, lengths
+        for _ in range(self.window - 1 if self._max_repeats is None else MAX_GROWTH * self.window):
+            before = prompt[starts] == self._arena[places - 1]
+            starts, places, lengths = starts - before, places - before, lengths + before
+            behind = prompt[starts + lengths + 1] == self._arena[places + lengths]
+            lengths = lengths + behind
+            if not (before.any() or behind.any()):
+                break
+        if self._max_repeats is None:
+            return starts, places, lengths
+        distinct = np.unique(starts * len(self._arena) + places, return_index=True)[1]  # some have grown into one another
+        return starts[distinct], places[distinct], lengths[distinct]
 
     def _mix(self, tokens: Tokens) -> npt.NDArray[np.uint64]:
         mixed = tokens.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -158,3 +178,10 @@ class OverlapIndex:
         self._clear()
         for key, tokens in alive:
             self.add(key, tokens)
+
+
+def _repeats(ordered: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """How often each of the ascending values is there."""
+    edges = np.flatnonzero(np.diff(ordered, prepend=~ordered[:1], append=~ordered[-1:]))
+    counts = np.diff(edges)
+    return np.repeat(counts, counts)

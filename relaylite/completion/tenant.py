@@ -1,0 +1,63 @@
+"""`Tenant`: the rows and the answers that requests of one scope share. Other scopes never see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from zlib import crc32
+
+from relaylite.completion.request import CompletionRequest
+from relaylite.engine.interface import EngineLike
+from relaylite.prompt.builder import Prompt, PromptBuilder
+from relaylite.prompt.known_answers import KnownAnswers, Located
+from relaylite.prompt.messages import Message
+from relaylite.reuse.plan import Plan
+from relaylite.reuse.planner import make_plan
+from relaylite.reuse.policies import PREFIX, Policy
+from relaylite.reuse.rows import Rows, Tokens
+from relaylite.store import Store
+
+KINDS_OF_CLIENTS = 16  # told apart by their first message; the store learns which follows which
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPrompt:
+    """The prompt of a request, and where it quotes known answers."""
+
+    prompt: Prompt
+    located: tuple[Located, ...] = ()
+
+    @property
+    def tokens(self) -> Tokens:
+        return self.prompt.tokens
+
+
+class Tenant:
+    """Makes prompts and plans of what this scope knows. `rows`: its part of the store; `known`: answers of all scopes."""
+
+    def __init__(self, scope: str, rows: Store, known: KnownAnswers, builder: PromptBuilder) -> None:
+        self.rows = rows
+        self._scope, self._known, self._builder = scope, known, builder
+
+    def prompt(self, request: CompletionRequest) -> KnownPrompt:
+        """The tokens of what was asked; known answers in it by the ids that were sampled. Raises UsageError if the template refuses it."""
+        if request.messages:
+            splits = [self._known.split(message.text, scope=self._scope) for message in request.messages]
+            messages = [Message(message.role, split.parts) for message, split in zip(request.messages, splits, strict=True)]
+            return KnownPrompt(self._builder.build(messages), tuple(located for split in splits for located in split.located))
+        if isinstance(request.prompt, str):
+            split = self._known.split(request.prompt, scope=self._scope)
+            return KnownPrompt(self._builder.plain(split.parts, parses_special=request.parses_special), split.located)
+        return KnownPrompt(self._builder.of_ids(request.prompt or ()))
+
+    def plan(self, known: KnownPrompt, policy: Policy, engine: EngineLike) -> Plan:
+        """`prefix` instead of a policy that relays, where the model cannot relay."""
+        runs = PREFIX if policy.use_spans and engine.info.relay_refusal else policy
+        return make_plan(known.tokens, engine.kept_states or self.rows, runs, known.prompt.quotes)
+
+    def remember(self, tokens: tuple[int, ...], source: str) -> None:
+        """An answer that may come back as text."""
+        self._known.add(tokens, self._builder.pieces(tokens), source, scope=self._scope)
+
+    def keep(self, rows: Rows, request: CompletionRequest) -> None:
+        first = request.messages[0].text if request.messages else str(request.prompt)[:64]
+        self.rows.put(rows, agent=f"request {crc32(first.encode()) % KINDS_OF_CLIENTS}")
