@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "chain": {"values", "reuse", "prompt", "settings", "store", "machine", "engine", "runs"},
     "completion": {"values", "reuse", "prompt", "store", "engine", "runs"},
     "api": {"values", "reuse", "gguf", "store", "machine", "engine", "runs", "chain", "completion"},
-    "serve": {"values", "reuse", "completion", "api"},
+    "serve": {"values", "reuse", "engine", "completion"},
     "bench": {"values", "reuse", "prompt", "store", "engine", "chain"},
     "calibrate": {"values", "reuse", "prompt", "engine", "bench"},
     "tui": {"values", "reuse", "gguf", "settings", "engine", "chain", "api"},
@@ -49,6 +49,9 @@ DOORS = {  # outside thing → the only parts, modules or folders of modules tha
     "platformdirs": {"paths"},
     "click": {"cli"},
     "jinja2": {"prompt/sandbox"},
+    "starlette": {"serve"},
+    "sse_starlette": {"serve/sse", "serve/dialects"},
+    "uvicorn": {"serve/server", "serve/protocol"},
 }
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from relaylite.cli.interrupts import Work, held
 from relaylite.cli.terminal import Output
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Model = TypeVar("Model")
 
 
-def open_relay(settings: Settings, output: Output, *, verbose: bool = False) -> AbstractContextManager[Relay]:
-    """A `Relay` as the settings say, closed at the end.
+def open_relay(settings: Settings, output: Output, *, verbose: bool = False, **more: Any) -> AbstractContextManager[Relay]:
+    """A `Relay` as the settings say, closed at the end. `more`: arguments of it that are no settings.
 
     Ctrl-C and SIGTERM end opening at once: what was fetched is kept for next time, nothing else is written.
     """
@@ -29,7 +29,7 @@ def open_relay(settings: Settings, output: Output, *, verbose: bool = False) -> 
     def load(path: Path, on_progress: Callable[[float], None]) -> Relay:
         from relaylite.api import Relay
 
-        return Relay(path, on_progress=on_progress, **settings.relay_options())
+        return Relay(path, on_progress=on_progress, **settings.relay_options(), **more)
 
     return held(_loaded(settings, output, load, verbose=verbose))
 

@@ -39,7 +39,9 @@ EXAMPLES = (
 
 @click.command("serve", cls=Command, examples=EXAMPLES)
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help=HOST)
-@click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, metavar="N", help="Port; 0 takes a free one.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, metavar="N", help="Port; 0 takes a free one."
+)
 @click.option("--parallel", type=click.IntRange(1, 64), metavar="N", help="Requests that run at the same time, in turns; others wait.")
 @click.option("--api-key", metavar="KEY,…", help=KEY)
 @click.option("--api-key-file", type=click.Path(path_type=Path), metavar="FILE", help="File with such keys, one a line.")
@@ -90,12 +92,11 @@ def command(
         server.wait()
 
 
-def _serve(
-    server: Server, service: Service, settings: Settings, parallel: int | None, output: Output, url: str, *, verbose: bool
-) -> None:
+def _serve(server: Server, service: Service, settings: Settings, parallel: int | None, output: Output, url: str, *, verbose: bool) -> None:
     """Load the model while the server says that it loads; then serve, until a signal comes."""
-    with open_relay(settings, output, verbose=verbose) as relay:
-        service.open(relay.completions(parallel))
+    more = {} if parallel is None else {"n_parallel": parallel}
+    with open_relay(settings, output, verbose=verbose, **more) as relay:
+        service.open(relay.completions)
         for warning in relay.info.warnings:
             output.notice(warning)
         output.note(f"serving {relay.info.name} at {url}/v1, with a page at {url}; Ctrl-C ends")

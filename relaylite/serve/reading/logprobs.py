@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaylite.completion.request import MAX_LOGPROBS
+from relaylite.engine.interface import MAX_LOGPROBS
 from relaylite.serve.fields import Fields
 
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from relaylite.errors import UsageError
-from relaylite.sampling import MAX_SEED, Sampling
+from relaylite.sampling import MAX_BIAS, MAX_SEED, Sampling
 from relaylite.serve.errors import ApiError
 from relaylite.serve.fields import Fields, kind_of
 from relaylite.serve.interface import CompletionsLike
 
 LENGTHS = ("max_completion_tokens", "max_output_tokens", "max_tokens", "n_predict")  # the first one that is given counts
-NUMBERS = ("temperature", "top_p", "min_p", "repeat_penalty", "frequency_penalty", "presence_penalty")
-NEVER = -1000.0  # a bias that rules a token out
+NUMBERS = ("temperature", "top_p", "min_p", "repeat_penalty", "frequency_penalty", "presence_penalty", "dry_multiplier", "dry_base")
+WHOLE = ("dry_allowed_length", "dry_penalty_last_n")
 MAX_STOPS = 64
 MAX_BIASES = 1024
 
@@ -27,6 +27,8 @@ def read_sampling(body: Fields, defaults: Sampling, completions: CompletionsLike
     top_k = body.whole("top_k")
     read: dict[str, Any] = {
         **{name: body.number(name) for name in NUMBERS},
+        **{name: body.whole(name) for name in WHOLE},
+        "penalty_last_n": body.whole("repeat_last_n"),
         "top_k": None if top_k is None else max(top_k, 0),  # llama-server's -1 keeps all, too
         "max_tokens": _length(body),
         "stop": _stop(body, stops) or None,
@@ -83,9 +85,9 @@ def _bias(body: Fields, completions: CompletionsLike, pair: object) -> Iterator[
         raise body.refuse("logit_bias", "must hold pairs of a token and a number")
     token, bias = pair
     if bias is False:
-        bias = NEVER
-    if isinstance(bias, bool) or not isinstance(bias, int | float) or not abs(bias) <= -NEVER:
-        raise body.refuse("logit_bias", f"must give each token a number from {NEVER:.0f} to {-NEVER:.0f}")
+        bias = -MAX_BIAS
+    if isinstance(bias, bool) or not isinstance(bias, int | float) or not abs(bias) <= MAX_BIAS:
+        raise body.refuse("logit_bias", f"must give each token a number from -{MAX_BIAS} to {MAX_BIAS}")
     if isinstance(token, bool) or not isinstance(token, int | str):
         raise body.refuse("logit_bias", "must name tokens by their ids")
     ids = [token] if isinstance(token, int) else completions.tokenize(token, parse_special=False)
