@@ -12,7 +12,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from relaylite.completion.answer import CompletionEvent
+from relaylite.completion.answer import CompletionEvent, Prefilled
 from relaylite.completion.entry import Entry
 from relaylite.completion.order import next_of
 from relaylite.completion.overview import Overview, State
@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_PARALLEL = 4
 MAX_TENANTS = 256  # scopes whose answers are remembered; rows stay in the store as long as there is room
+FLUSH_AFTER_S = 1.0  # without requests
 SHOWN_ENDED = 50  # requests that ended and can still be told of
 
 
@@ -152,10 +153,16 @@ class Completions:
                 self._fail_all(error)
 
     def _await_requests(self) -> bool:
-        """False when there will be none."""
+        """False when there will be none. If none come for a while, what is in memory only goes to disk: the process may be killed."""
+        if not self._has_requests(FLUSH_AFTER_S) and not self._is_closed:
+            self._runner.store.flush()
+            self._has_requests()
+        return not self._is_closed
+
+    def _has_requests(self, timeout_s: float | None = None) -> bool:
+        """Waits until there are some, or until this is closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._is_closed)
-            return not self._is_closed
+            return bool(self._changed.wait_for(lambda: self._waiting or self._is_closed, timeout_s))
 
     def _serve(self) -> None:
         """Until nothing is left to do."""
@@ -205,6 +212,8 @@ class Completions:
             if event is None:
                 self._leave(each, "finished")
             else:
+                if isinstance(event, Prefilled) and (len(self._open) > 1 or self._waiting):
+                    each.run.keep()  # others may begin with the same text
                 self._tally.count(event)
                 entry.give(event)
 

@@ -50,9 +50,9 @@ class CompletionRun:
             for index in range(self._request.n):
                 yield from self._answer(index)
                 if index + 1 < self._request.n:
-                    self._keep()
+                    self.keep()
         finally:
-            self._keep()
+            self.keep()
 
     def _answer(self, index: int) -> Iterator[CompletionEvent]:
         request, meter = self._request, TurnMeter(len(self._prompt.tokens), self._engine.info.n_ctx)
@@ -101,8 +101,8 @@ class CompletionRun:
         if self._is_cancelled:
             raise Cancelled("stopped; what was computed until then is kept")
 
-    def _keep(self) -> None:
-        """An answer is not worth losing for its rows."""
+    def keep(self) -> None:
+        """Put what the engine holds of this request into the store. An answer is not worth losing for its rows."""
         if not self._has_begun:
             return
         try:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from support.fakes import FakeEngine
@@ -155,6 +156,23 @@ def test_several_answers_compute_their_prompt_once(relay: Relay, engine: FakeEng
     assert sum(isinstance(event, Prefilled) for event in events) == 1
     assert [sampling.seed for sampling in engine.samplings] == [7, 8, 9]
     assert sum(len(segment) for plan in engine.plans[1:] for segment in plan.segments if segment.rows is None) == 2
+
+
+def test_requests_that_come_together_compute_what_they_share_once(relay: Relay, engine: FakeEngine) -> None:
+    engine.prefill_gate.clear()
+    tickets = [relay.completions.submit(asking(f"{LONG}{i}")) for i in range(4)]
+    engine.prefill_gate.set()
+    for ticket in tickets:
+        list(ticket.events())
+    totals = relay.completions.overview().totals
+    assert totals.prompt_tokens > 4 * len(LONG) and totals.computed_tokens < 1.9 * len(LONG)
+
+
+def test_rows_are_on_disk_soon_after_the_last_request(engine: FakeEngine, tmp_path: Path) -> None:
+    with Relay(engine=engine, policy="naive", store_bytes=10**8, store_folder=tmp_path) as relay:
+        engine.enqueue(LONG)
+        ran(relay, asking("Write."))
+        eventually(lambda: relay._store.stats().disk_bytes)
 
 
 def test_a_failure_is_its_own_requests_alone(relay: Relay, engine: FakeEngine) -> None:
