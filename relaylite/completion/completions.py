@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -16,12 +16,13 @@ from relaylite.completion.answer import CompletionEvent, Prefilled
 from relaylite.completion.entry import Entry
 from relaylite.completion.order import next_of
 from relaylite.completion.overview import Overview, State
-from relaylite.completion.request import CompletionRequest
+from relaylite.completion.request import ChatMessage, CompletionRequest
 from relaylite.completion.run import CompletionRun
 from relaylite.completion.seats import Seat, Seats
 from relaylite.completion.tally import Tally
 from relaylite.completion.tenant import Tenant
 from relaylite.completion.ticket import Ticket
+from relaylite.engine.interface import ModelInfo
 from relaylite.errors import Cancelled, ContextOverflow, EngineClosed, RelayliteError, UsageError
 from relaylite.prompt.known_answers import KnownAnswers
 from relaylite.reuse.plan import Kind
@@ -88,6 +89,24 @@ class Completions:
         with self._changed:
             entries = [*self._ended, *(each.entry for each in self._open), *self._waiting]
             return Overview(self._tally.totals, tuple(entry.state for entry in entries), self._seats.limit)
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._runner.info
+
+    def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
+        self._runner.check_open()
+        return self._runner.tokenizer.tokenize(text, parse_special=parse_special)
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of one token; b"" for control tokens."""
+        return self._runner.tokenizer.piece(token)
+
+    def render(self, messages: Sequence[ChatMessage]) -> tuple[str, tuple[int, ...]]:
+        """The prompt that these messages become: its text and its tokens. Raises UsageError if the chat template refuses them."""
+        self._runner.check_open()
+        prompt = self._tenant("").prompt(CompletionRequest(tuple(messages))).prompt
+        return "".join(part.text for part in prompt.parts), tuple(map(int, prompt.tokens))
 
     def close(self) -> None:
         """Cancel all requests, wait for the thread, and close the engines that were opened here. A second time it does nothing."""
