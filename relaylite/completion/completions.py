@@ -25,6 +25,7 @@ from relaylite.completion.ticket import Ticket
 from relaylite.engine.interface import ModelInfo
 from relaylite.errors import Cancelled, ContextOverflow, EngineClosed, RelayliteError, UsageError
 from relaylite.prompt.known_answers import KnownAnswers
+from relaylite.prompt.messages import Message, Text
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.rows import Tokens
 from relaylite.runs.runner import Run, Runner
@@ -84,6 +85,23 @@ class Completions:
                 self._thread.start()
             self._changed.notify_all()
         return entry
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._runner.info
+
+    def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
+        """The ids of `text`, without BOS; with `parse_special`, names of control tokens become those tokens."""
+        return self._runner.tokenizer.tokenize(text, parse_special=parse_special)
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of one token; b"" for control tokens."""
+        return self._runner.tokenizer.piece(token)
+
+    def render(self, messages: Sequence[ChatMessage]) -> tuple[str, tuple[int, ...]]:
+        """The prompt that these messages become: its text and its tokens. Raises UsageError if the template refuses them."""
+        prompt = self._runner.prompt_builder.build([Message(message.role, (Text(message.text),)) for message in messages])
+        return "".join(part.text for part in prompt.parts), tuple(prompt.tokens.tolist())
 
     def overview(self) -> Overview:
         with self._changed:

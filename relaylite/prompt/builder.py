@@ -18,8 +18,7 @@ import numpy as np
 
 from relaylite.errors import UsageError
 from relaylite.events import PromptPart
-from relaylite.prompt.messages import Answer, Message, Messages, Text, foldings
-from relaylite.prompt.outline import PromptPiece
+from relaylite.prompt.messages import Answer, Message, Messages, Text, foldings, parted
 from relaylite.prompt.template import ChatTemplate
 from relaylite.prompt.tokenizer import Tokenizer
 from relaylite.reuse.plan import Quote
@@ -61,17 +60,22 @@ class PromptBuilder:
         self._pieces: _Remembered[Ids, tuple[bytes, ...]] = _Remembered(lambda tokens: tuple(map(tokenizer.piece, tokens)), len)
 
     def build(self, messages: Sequence[Message]) -> Prompt:
-        """The prompt that asks for the next answer after `messages`.
+        """The prompt that asks for the next answer after `messages`, or for the rest of one: that of an assistant's message at the end.
 
         Where the template refuses the roles as they come, they are folded (`messages.foldings`). Where it shortens a body, a text is
         cut exactly; of an answer those tokens are left out that lost more than white space, and a token cut in two is replaced by the
         tokens of its rest. Raises UsageError if the template refuses all the same.
         """
-        folded = self._fold(messages)
+        asked, begun = parted(messages)
+        folded = self._fold(asked or (Message("user", (Text(""),)),) if begun else asked)
         said = [(message.role, "".join(map(self._text, message.body))) for message in folded]
         parts: list[PromptPart] = []
         for piece in self._template.pieces(said):
-            parts += [self._template_part(piece.text)] if piece.body is None else self._body_parts(piece, folded[piece.body])
+            if piece.body is None:
+                parts.append(self._template_part(piece.text))
+            else:
+                parts += self._body_parts(folded[piece.body].body, piece.start, piece.end)
+        parts += self._body_parts(begun, 0, sum(len(self._text(part)) for part in begun))
         parts = [part for part in self._with_one_bos(parts) if part.tokens]
         if not parts:
             raise UsageError("the chat template makes nothing of this conversation; use --chat-template chatml")
@@ -103,12 +107,15 @@ class PromptBuilder:
         return tuple(token for stretch in _stretches(text) for token in self._tokenizer.tokenize(stretch, parse_special=parse_special))
 
     def _fold(self, messages: Sequence[Message]) -> Messages:
-        """The first form that the template takes and leaves nothing out of, else the first that it takes, else as it is."""
+        """The first form that the template takes, leaves nothing out of and mistakes for nothing else.
+
+        If there is none, the first that it takes; if there is none of these either, as it is.
+        """
         taken: list[Messages] = []
         for form in foldings(messages):
             roles = [message.role for message in form]
             if not self._template.refusal(roles):
-                if not self._template.drops(roles):
+                if not self._template.drops(roles) and not self._template.confuses(roles):
                     return form
                 taken.append(form)
         return taken[0] if taken else tuple(messages)
@@ -129,15 +136,15 @@ class PromptBuilder:
         n_printed = next((n for n, token in enumerate(first.tokens) if token != bos), len(first.tokens))
         return [replace(first, tokens=(bos, *first.tokens[n_printed:])), *rest]
 
-    def _body_parts(self, piece: PromptPiece, message: Message) -> Iterator[PromptPart]:
-        """The parts of `message` between the piece's characters."""
+    def _body_parts(self, body: Sequence[Text | Answer], start: int, end: int) -> Iterator[PromptPart]:
+        """The parts of the characters `[start, end)` of `body`."""
         position = 0
-        for part in message.body:
+        for part in body:
             text = self._text(part)
-            start, end = max(piece.start - position, 0), min(piece.end - position, len(text))
+            first, last = max(start - position, 0), min(end - position, len(text))
             position += len(text)
-            if start < end:
-                yield from self._text_parts(part, start, end) if isinstance(part, Text) else self._answer_parts(part, text, start, end)
+            if first < last:
+                yield from self._text_parts(part, first, last) if isinstance(part, Text) else self._answer_parts(part, text, first, last)
 
     def _text_parts(self, part: Text, start: int, end: int) -> Iterator[PromptPart]:
         text = part.text[start:end]

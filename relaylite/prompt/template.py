@@ -26,6 +26,7 @@ CHATML = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 _USE_CHATML = "use --chat-template chatml, or --chat-template FILE with a Jinja template"
+_NOBODY = "nobody"  # a role that no template knows
 _SANDBOX = Sandbox()
 
 Said = tuple[str, str]  # role, text
@@ -91,6 +92,13 @@ class ChatTemplate:
     def drops(self, roles: Sequence[str]) -> bool:
         """Whether it leaves out messages where their roles are in this order."""
         return not self._current_skeleton(tuple((role, PLACE) for role in roles)).is_whole
+
+    def confuses(self, roles: Sequence[str]) -> bool:
+        """Whether it knows no tools, but writes what one gave all the same: as it writes what a role says that it has never heard of."""
+        given, by_nobody = (
+            self._current_skeleton(tuple((name if role == "tool" else role, PLACE) for role in roles)) for name in ("tool", _NOBODY)
+        )
+        return "tool" in roles and given.texts == by_nobody.texts
 
     def pieces(self, messages: Sequence[Said]) -> tuple[PromptPiece, ...]:
         """What it writes for `messages` and the start of an answer. Raises UsageError on a refusal.

@@ -16,7 +16,7 @@ _GUARD = "\x01"
 class Vocab:
     """Token ids and their bytes. Fulfils `prompt.tokenizer.Tokenizer`. Raises EngineClosed when the model is closed.
 
-    Any thread may call `piece`.
+    Any thread may call `piece` and `tokenize`.
     """
 
     def __init__(self, pointer: Any, *, is_spaced: bool) -> None:
