@@ -108,24 +108,6 @@ class Completions:
             entries = [*self._ended, *(each.entry for each in self._open), *self._waiting]
             return Overview(self._tally.totals, tuple(entry.state for entry in entries), self._seats.limit)
 
-    @property
-    def info(self) -> ModelInfo:
-        return self._runner.info
-
-    def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
-        self._runner.check_open()
-        return self._runner.tokenizer.tokenize(text, parse_special=parse_special)
-
-    def piece(self, token: int) -> bytes:
-        """The bytes of one token; b"" for control tokens."""
-        return self._runner.tokenizer.piece(token)
-
-    def render(self, messages: Sequence[ChatMessage]) -> tuple[str, tuple[int, ...]]:
-        """The prompt that these messages become: its text and its tokens. Raises UsageError if the chat template refuses them."""
-        self._runner.check_open()
-        prompt = self._tenant("").prompt(CompletionRequest(tuple(messages))).prompt
-        return "".join(part.text for part in prompt.parts), tuple(map(int, prompt.tokens))
-
     def close(self) -> None:
         """Cancel all requests, wait for the thread, and close the engines that were opened here. A second time it does nothing."""
         with self._changed:
