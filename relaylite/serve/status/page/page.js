@@ -55,7 +55,7 @@ async function refresh() {
       const taken = now.totals.prefix_tokens + now.totals.relayed_tokens;
       at("model").textContent = `${now.model}, ${now.n_ctx} tokens of context`;
       at("totals").textContent =
-        `${now.totals.requests} requests, ${now.n_queued} waiting; ${taken} of ${now.totals.prompt_tokens} prompt tokens taken over`;
+        `requests: ${now.totals.requests}, waiting: ${now.n_queued}; prompt tokens taken over: ${taken} of ${now.totals.prompt_tokens}`;
       at("requests").replaceChildren(...now.requests.slice().reverse().map(row));
       at("none").hidden = now.requests.length > 0;
     }
@@ -88,7 +88,8 @@ async function* events(body) {
 }
 
 async function ask(text) {
-  messages.push({ role: "user", content: text });
+  const said = messages;
+  said.push({ role: "user", content: text });
   say(text, "user");
   const shown = say("", "assistant");
   running = new AbortController();
@@ -98,7 +99,7 @@ async function ask(text) {
     const response = await fetch("v1/chat/completions", {
       method: "POST",
       headers: { "Content-Type": "application/json", ...headers() },
-      body: JSON.stringify({ messages, stream: true, stream_options: { include_usage: true } }),
+      body: JSON.stringify({ messages: said, stream: true, stream_options: { include_usage: true } }),
       signal: running.signal,
     });
     if (!response.ok) throw new Error((await response.json()).error.message);
@@ -115,7 +116,7 @@ async function ask(text) {
   } catch (error) {
     say(error.name === "AbortError" ? "stopped" : error.message, "error");
   }
-  messages.push({ role: "assistant", content: answer });
+  if (answer) said.push({ role: "assistant", content: answer });
   running = null;
   at("stop").hidden = !(at("send").hidden = false);
 }
