@@ -16,17 +16,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "values": set(),
     "reuse": {"values"},
     "gguf": {"values"},
+    "plugins": {"values"},
     "prompt": {"values", "reuse"},
     "settings": {"values", "reuse"},
     "store": {"values", "reuse"},
     "machine": {"values", "settings"},
     "engine": {"values", "reuse", "gguf", "prompt", "machine"},
-    "chain": {"values", "reuse", "prompt", "settings", "store", "machine", "engine"},
+    "chain": {"values", "reuse", "plugins", "prompt", "settings", "store", "machine", "engine"},
     "api": {"values", "reuse", "gguf", "store", "machine", "engine", "chain"},
     "bench": {"values", "reuse", "prompt", "store", "engine", "chain"},
     "calibrate": {"values", "reuse", "prompt", "engine", "bench"},
-    "tui": {"values", "reuse", "gguf", "settings", "engine", "chain", "api"},
-    "cli": {"values", "reuse", "gguf", "settings", "store", "machine", "engine", "chain", "api", "bench", "calibrate", "tui"},
+    "tui": {"values", "reuse", "gguf", "plugins", "settings", "engine", "chain", "api"},
+    "cli": {"values", "reuse", "gguf", "plugins", "settings", "store", "machine", "engine", "chain", "api", "bench", "calibrate", "tui"},
 }
 # Modules of a package that others may import; those of a package that is not named here are all open.
 OPEN: dict[str, set[str]] = {
