@@ -51,6 +51,15 @@ def test_one_copy_of_each_library_is_loaded(first: str) -> None:
         assert len(copies) == 1, f"{library}: {copies}"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS needs the name of every library")
+def test_the_extension_finds_ggml_through_libllama_alone() -> None:
+    """In a llama-cpp-python whose wheel auditwheel repaired, libllama may use a ggml of another name: ours must be that one."""
+    spec = find_spec("relaylite._native")
+    assert spec is not None and spec.origin is not None
+    named = Path(spec.origin).read_bytes()
+    assert b"\0libllama.so.0\0" in named and b"\0libggml" not in named
+
+
 def loaded_with(monkeypatch: pytest.MonkeyPatch, built: str, version: str = native.LLAMA_CPP_PYTHON) -> None:
     """An extension that was built against another commit, or another llama-cpp-python."""
     commit, overhead = native.ffi.new("char[]", built.encode()), native.lib.relay_built_tensor_overhead()
