@@ -16,20 +16,23 @@ MAY_IMPORT: dict[str, set[str]] = {
     "values": set(),
     "reuse": {"values"},
     "gguf": {"values"},
+    "plugins": {"values"},
     "prompt": {"values", "reuse"},
     "settings": {"values", "reuse"},
     "store": {"values", "reuse"},
     "machine": {"values", "settings"},
     "engine": {"values", "reuse", "gguf", "prompt", "machine"},
     "runs": {"values", "reuse", "prompt", "store", "engine"},
-    "chain": {"values", "reuse", "prompt", "settings", "store", "machine", "engine", "runs"},
+    "chain": {"values", "plugins", "reuse", "prompt", "settings", "store", "machine", "engine", "runs"},
     "completion": {"values", "reuse", "prompt", "store", "engine", "runs"},
     "api": {"values", "reuse", "gguf", "store", "machine", "engine", "runs", "chain", "completion"},
     "serve": {"values", "reuse", "engine", "completion"},
     "bench": {"values", "reuse", "prompt", "store", "engine", "chain"},
     "calibrate": {"values", "reuse", "prompt", "engine", "bench"},
-    "tui": {"values", "reuse", "gguf", "settings", "engine", "chain", "api"},
-    "cli": {"values", "reuse", "gguf", "settings", "store", "machine", "engine", "chain", "api", "bench", "calibrate", "serve", "tui"},
+    "tui": {"values", "plugins", "reuse", "gguf", "settings", "engine", "chain", "api"},
+    "cli": {
+        "values", "plugins", "reuse", "gguf", "settings", "store", "machine", "engine", "chain", "api", "bench", "calibrate", "serve", "tui"
+    },  # fmt: skip
 }
 # Modules of a package that others may import; those of a package that is not named here are all open.
 OPEN: dict[str, set[str]] = {
