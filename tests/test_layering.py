@@ -31,8 +31,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "calibrate": {"values", "reuse", "prompt", "engine", "bench"},
     "tui": {"values", "plugins", "reuse", "gguf", "settings", "engine", "chain", "api"},
     "cli": {
-        "values", "plugins", "reuse", "gguf", "settings", "store", "machine", "engine", "chain", "api", "bench", "calibrate", "serve", "tui"
-    },  # fmt: skip
+        "values",
+        "plugins",
+        "reuse",
+        "gguf",
+        "settings",
+        "store",
+        "machine",
+        "engine",
+        "chain",
+        "api",
+        "bench",
+        "calibrate",
+        "serve",
+        "tui",
+    },
 }
 # Modules of a package that others may import; those of a package that is not named here are all open.
 OPEN: dict[str, set[str]] = {
