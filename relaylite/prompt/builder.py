@@ -86,8 +86,7 @@ class PromptBuilder:
         return tuple(token for stretch in _stretches(text) for token in self._tokenizer.tokenize(stretch, parse_special=parse_special))
 
     def _fold(self, messages: Sequence[Message]) -> Messages:
-        """The first form that the template takes, leaves nothing out of and mistakes for nothing else; else the first that it takes; else as
-        it is."""
+        """The first form that the template takes whole and does not confuse, else the first that it takes, else as it is."""
         taken: list[Messages] = []
         for form in foldings(messages):
             roles = [message.role for message in form]
