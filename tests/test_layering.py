@@ -54,7 +54,7 @@ OPEN: dict[str, set[str]] = {
     "gguf": {"adapters", "catalog", "download", "fingerprint", "header"},
     "prompt": {"builder", "messages", "template", "tokenizer"},
     "settings": {"readers", "settings", "toml_file"},
-    "store": {"Store", "codec", "folder", "prefill_speed"},
+    "store": {"Scope", "Store", "codec", "folder", "prefill_speed"},
 }
 MODULES_IN_A_FOLDER, MODULES_AT_THE_TOP = 15, 9
 DOORS = {  # outside thing → the only parts, modules or folders of modules that may import it

@@ -29,6 +29,7 @@ from relaylite.prompt.messages import Message, Text
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.rows import Tokens
 from relaylite.runs.runner import Run, Runner
+from relaylite.store import Scope
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +127,7 @@ class Completions:
     def _tenant(self, scope: str) -> Tenant:
         with self._changed:
             if scope not in self._tenants:
-                self._tenants[scope] = Tenant(scope, self._runner.store.scope(scope), self._known, self._runner.prompt_builder)
+                self._tenants[scope] = Tenant(scope, Scope(self._runner.store, scope), self._known, self._runner.prompt_builder)
                 if len(self._tenants) > MAX_TENANTS:
                     self._tenants.popitem(last=False)
             self._tenants.move_to_end(scope)

@@ -14,7 +14,7 @@ from relaylite.reuse.plan import Plan
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import PREFIX, Policy
 from relaylite.reuse.rows import Rows, Tokens
-from relaylite.store import Store
+from relaylite.store import Scope
 
 KINDS_OF_CLIENTS = 16  # told apart by their first message; the store learns which follows which
 
@@ -34,9 +34,11 @@ class KnownPrompt:
 class Tenant:
     """Makes prompts and plans of what this scope knows. `rows`: its part of the store; `known`: answers of all scopes."""
 
-    def __init__(self, scope: str, rows: Store, known: KnownAnswers, builder: PromptBuilder) -> None:
+    def __init__(self, scope: str, rows: Scope, known: KnownAnswers, builder: PromptBuilder) -> None:
         self.rows = rows
         self._scope, self._known, self._builder = scope, known, builder
+        for tokens, source in rows.answers():  # of earlier processes
+            self.remember(tuple(tokens.tolist()), source)
 
     def prompt(self, request: CompletionRequest) -> KnownPrompt:
         """The tokens of what was asked; known answers in it by the ids that were sampled. Raises UsageError if the template refuses it."""
@@ -58,6 +60,8 @@ class Tenant:
         """An answer that may come back as text."""
         self._known.add(tokens, self._builder.pieces(tokens), source, scope=self._scope)
 
-    def keep(self, rows: Rows, request: CompletionRequest) -> None:
+    def keep(self, rows: Rows, request: CompletionRequest, n_prompt: int) -> None:
+        """`n_prompt`: of the tokens, those before the answer."""
         first = request.messages[0].text if request.messages else str(request.prompt)[:64]
-        self.rows.put(rows, agent=f"request {crc32(first.encode()) % KINDS_OF_CLIENTS}")
+        agent = f"request {crc32(first.encode()) % KINDS_OF_CLIENTS}"
+        self.rows.put(rows, agent=agent, answer=n_prompt if len(rows) > n_prompt else None)

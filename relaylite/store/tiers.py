@@ -42,10 +42,10 @@ class Tiers:
         self._files: dict[str, RowFile] = {}
         self._is_full_told = False
 
-    def admit(self, parent: Node | None, rows: Rows, *, is_exact: bool) -> Node | None:
+    def admit(self, parent: Node | None, rows: Rows, *, is_exact: bool, scope: str, answer: int | None) -> Node | None:
         """Keep `rows` behind `parent` (None: detached), in memory or else on disk. Returns their node, None if neither has room."""
-        node = Node.of_rows(rows, captured_rows(rows, self._holdings.wanted), is_exact=is_exact)
-        node.uses = self._foresight.new_uses()
+        node = Node.of_rows(rows, captured_rows(rows, self._holdings.wanted), is_exact=is_exact, scope=scope)
+        node.uses, node.answer = self._foresight.new_uses(), answer
         if self._make_room(rows.n_bytes, parent):
             return self._holdings.add(parent, node)
         node.parent = parent
@@ -205,9 +205,10 @@ class Tiers:
     def _draft(self, node: Node, rows: Rows) -> Draft:
         path = node.path()
         if path[0].parent is None:
-            return Draft(rows, None, 0)
+            return Draft(rows, None, 0, node.scope, node.answer)
         lead = np.concatenate([np.empty(0, np.int32), *(passed.tokens for passed in path[:-1])])
-        return Draft(rows, lead, max((passed.end for passed in takewhile(self._is_exact_on_disk, path)), default=0))
+        n_exact = max((passed.end for passed in takewhile(self._is_exact_on_disk, path)), default=0)
+        return Draft(rows, lead, n_exact, node.scope, node.answer)
 
     def _is_exact_on_disk(self, node: Node) -> bool:
         """Whether the rows of `node` are, or will be, exact in their file."""

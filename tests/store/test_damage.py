@@ -18,7 +18,7 @@ from support.sample_rows import CAPTURE, LAYOUT, assert_match, rows_of
 
 from relaylite.reuse.rows import RowLayout
 from relaylite.store import Store
-from relaylite.store.rowfile import MAGIC, PREAMBLE, RowFile
+from relaylite.store.rowfile import MAGIC, PREAMBLE, VERSION, RowFile
 
 
 def test_a_foreign_file_under_a_name_of_ours_is_ignored(tmp_path):
@@ -95,8 +95,8 @@ def test_a_file_of_a_later_version_is_left_alone_with_one_line(tmp_path, caplog)
     written(tmp_path, TEXT)
     (path,) = files(tmp_path)
     content = path.read_bytes()
-    _, version, *rest = PREAMBLE.unpack_from(content)
-    path.write_bytes(PREAMBLE.pack(MAGIC, version + 1, *rest) + content[PREAMBLE.size :])
+    _, _, *rest = PREAMBLE.unpack_from(content)
+    path.write_bytes(PREAMBLE.pack(MAGIC, VERSION + 1, *rest) + content[PREAMBLE.size :])
     store = Store(LAYOUT, PLENTY, folder=tmp_path)
     for _ in range(2):
         assert store.prefix(prompt(TEXT), exact=False) is None
