@@ -11,7 +11,7 @@ from typing import Any
 
 from relaylite.errors import UsageError
 from relaylite.paths import replacing
-from relaylite.terminal_text import fit_for_terminal
+from relaylite.plugins.exporters import as_markdown
 from relaylite.tui.conversation import RoundRecord
 
 HISTORY_LIMIT = 500
@@ -47,13 +47,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def markdown_of(rounds: Iterable[RoundRecord], model: str, policy: str) -> str:
     """The conversation as a Markdown document."""
-    lines = [f"# Conversation with {fit_for_terminal(model)}", "", f"Policy: {policy}", ""]
-    for each in rounds:
-        lines += [f"## Message {each.number + 1}", "", *(f"> {line}" for line in fit_for_terminal(each.task).splitlines()), ""]
-        for turn in each.turns:
-            note = " (edited)" if turn.was_edited else ""
-            lines += [f"### {turn.agent}{note}", "", fit_for_terminal(turn.text).rstrip(), ""]
-    return "\n".join(lines)
+    said = [
+        {"task": each.task, "turns": [{"agent": turn.agent, "text": turn.text, "was_edited": turn.was_edited} for turn in each.turns]}
+        for each in rounds
+    ]
+    return as_markdown({"model": model, "policy": policy, "rounds": said})
 
 
 class History:

@@ -34,7 +34,7 @@ def start(settings: Settings, session: str | None, files: Sequence[Attachment]) 
     """Run the app in this terminal; exit code 0 when the user quits, 143 after SIGTERM."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("the terminal app needs a terminal for input, output and errors; use --plain, or `relaylite run`")
-    known = load_agents(settings.agents_file)
+    known = load_agents(settings.agents_file, notify=lambda _: None)  # `chat` said it before the app took the terminal
     agents = choose_agents(settings.agents, known)
     policy = parse_policy(settings.policy, settings.fidelity)
     kept = KeptConversation(sessions.load(session), partial(sessions.save, session)) if session is not None else KeptConversation()

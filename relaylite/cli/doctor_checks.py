@@ -7,6 +7,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,6 +19,7 @@ from relaylite.gguf import download
 from relaylite.gguf.catalog import load_catalog
 from relaylite.machine.installation import build_command, install_command
 from relaylite.machine.resources import available_bytes, logical_cores, physical_cores
+from relaylite.plugins.exporters import load_exporters
 from relaylite.settings import settings
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
@@ -101,7 +103,8 @@ def places() -> list[Finding]:
     """Settings, folders, models on this machine."""
     found = [
         _readable("settings", str(paths.settings_file()), settings.load_settings),
-        _readable("agents", str(paths.agents_file()), load_agents),
+        _readable("agents", str(paths.agents_file()), lambda: load_agents(notify=lambda _: None)),
+        *_plugins(),
     ]
     found += [Finding(NOTE, name, "names no setting", "`relaylite config` lists the settings") for name in settings.unknown_variables()]
     for name, folder in (("data", paths.data_folder()), ("cache", paths.cache_folder()), ("models", paths.hub_cache_folder())):
@@ -126,6 +129,14 @@ def _readable(name: str, file: str, load: Callable[[], object]) -> Finding:
     except RelayliteError as error:
         return Finding(PROBLEM, name, str(error), "correct it")
     return Finding(OK, name, file if Path(file).exists() else f"{file} (not there, defaults hold)")
+
+
+def _plugins() -> list[Finding]:
+    left_out: list[str] = []
+    with suppress(RelayliteError):  # of the agents file, which has a finding of its own
+        load_agents(notify=left_out.append)
+    load_exporters(left_out.append)
+    return [Finding(NOTE, "plugins", line, "correct or uninstall that package") for line in left_out]
 
 
 def _folder(name: str, folder: Path) -> Finding:

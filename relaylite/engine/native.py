@@ -21,7 +21,9 @@ try:
     from relaylite._native import ffi as ffi
     from relaylite._native import lib as lib
 except ImportError as error:
-    raise NativeError(f"relaylite's extension does not load ({error}); install relaylite again") from error
+    raise NativeError(
+        f"relaylite's extension does not load ({error}); install relaylite and llama-cpp-python=={LLAMA_CPP_PYTHON} again"
+    ) from error
 
 F32 = npt.NDArray[np.float32]
 F16 = npt.NDArray[np.float16]
@@ -33,14 +35,18 @@ class Unsupported(NativeError):
 
 def check_build() -> None:
     """Raise NativeError unless the loaded ggml was made from the sources that the extension was compiled against."""
-    ggml_commit = llama_cpp.llama_cpp._lib.ggml_commit
-    ggml_commit.restype = ctypes.c_char_p
-    loaded, built = _source(ggml_commit().decode()), _source(text_of(lib.relay_built_commit()))
+    ggml = llama_cpp.llama_cpp._lib
+    ggml.ggml_commit.restype, ggml.ggml_tensor_overhead.restype = ctypes.c_char_p, ctypes.c_size_t
+    loaded, built = _source(ggml.ggml_commit().decode()), _source(text_of(lib.relay_built_commit()))
     is_same = loaded == built if loaded and built else llama_cpp.__version__ == LLAMA_CPP_PYTHON
     if not is_same:
         found = loaded or f"of llama-cpp-python {llama_cpp.__version__}"
         raise NativeError(
             f"llama.cpp {found} is loaded, relaylite was built against {built or f'that of {LLAMA_CPP_PYTHON}'}: run {install_command()}"
+        )
+    if ggml.ggml_tensor_overhead() != lib.relay_built_tensor_overhead():  # compiled with other limits
+        raise NativeError(
+            f"the loaded llama.cpp lays out its tensors otherwise than the one relaylite was built against: run {install_command()}"
         )
 
 

@@ -21,12 +21,13 @@ def command(settings: Settings, document: Document) -> None:
     """List the agents that a chain can be made of, with their instructions.
 
     Agents of your own stand in agents.toml in the config folder (`relaylite config` shows where) or in the file of --agents-file.
+    Installed packages can bring agents too (docs/plugins.md).
     """
-    agents = load_agents(settings.agents_file)
+    output = Output()
+    agents = load_agents(settings.agents_file, output.notice)
     document.value = [asdict(agent) for agent in agents.values()]
     if document.is_wanted:
         return
-    output = Output()
     for agent in agents.values():
         output.line(f"{agent.name} (reads {agent.reads})", color=agent.color)
         output.write(click.wrap_text(agent.instructions, 100, "    ", "    ") + "\n")

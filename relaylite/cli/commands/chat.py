@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +23,7 @@ from relaylite.settings.settings import Settings
 
 if TYPE_CHECKING:
     from relaylite.api import Relay
+    from relaylite.chain.agents import Agent
     from relaylite.chain.chain import Chain
 
 EXAMPLES = (
@@ -44,12 +45,12 @@ def command(plain: bool, session: str | None, files: tuple[str, ...], settings: 
     On a terminal this opens an app. Elsewhere, or with --plain, each line read is a message. Files go with the first message.
     """
     saved = sessions.load(session) if session is not None else None
-    agents, attached = agents_of(settings), [read_attachment(file) for file in files]
+    output = Output(quiet=quiet)
+    agents, attached = agents_of(settings, output), [read_attachment(file) for file in files]
     if not plain and sys.stdin.isatty() and sys.stdout.isatty():
         return _in_app(settings, session, attached)
-    output = Output(quiet=quiet)
     with open_relay(settings, output, verbose=verbose) as relay:
-        chain = _resumed(relay, saved, settings) if saved is not None else relay.chain(agents)
+        chain = _resumed(relay, saved, settings, agents) if saved is not None else relay.chain(agents)
         return PlainChat(chain, output, attached, keep=lambda: _keep(chain, session)).run()
 
 
@@ -64,11 +65,11 @@ def _in_app(settings: Settings, session: str | None, attached: list[Attachment])
     return code
 
 
-def _resumed(relay: Relay, saved: Mapping[str, Any], settings: Settings) -> Chain:
+def _resumed(relay: Relay, saved: Mapping[str, Any], settings: Settings, agents: Sequence[Agent]) -> Chain:
     """The conversation as it was saved, but for agents and policy that flags or variables name."""
     chain = relay.chain_from_dict(saved)
     if settings.is_forced("agents"):
-        chain.agents = agents_of(settings)
+        chain.agents = agents
     if settings.is_forced("policy") or settings.is_forced("fidelity"):
         chain.policy = relay.policy
     return chain

@@ -53,7 +53,7 @@ def command(
     """
     output = Output(quiet=quiet)
     document.value = {"model": settings.model, "policy": settings.policy, "agents": [], "error": None}
-    text, attached, agents = read_task(task, task_file), [read_attachment(file) for file in files], agents_of(settings)
+    text, attached, agents = read_task(task, task_file), [read_attachment(file) for file in files], agents_of(settings, output)
     narrator = Narrator(output, agents, shows_answers=not (last or document.is_wanted))
     with open_relay(settings, output, verbose=verbose) as relay:
         chain = relay.chain(agents)
