@@ -10,11 +10,12 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from relaylite.chain import notices
+from relaylite.chain.loops import Loop
 from relaylite.chain.runner import Prefilled, Run, Runner
 from relaylite.engine.interface import Delta, WriterLike
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Event, Notice, Phase, PrefillDone, TextDelta, Turn, TurnFinished, TurnStarted
-from relaylite.metrics import Stopwatch, TtftParts, TurnMetrics
+from relaylite.metrics import FINISH_STOP, Stopwatch, TtftParts, TurnMetrics
 from relaylite.prompt.builder import Prompt
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.planner import make_plan
@@ -45,6 +46,8 @@ class TurnRun:
         self._runner, self._run, self._request, self._answers = runner, run, request, answers
         self._metrics = TurnMetrics(prompt_tokens=len(request.prompt.tokens), context_size=runner.info.n_ctx)
         self._text: list[str] = []  # one for each token
+        self._loop = Loop() if request.sampling.ends_loops else None
+        self._n_looping = 0  # tokens of the sequence that the answer repeated when it was ended
         self._decode_ms = 0.0
 
     def events(self) -> Generator[Event, None, None]:
@@ -69,6 +72,9 @@ class TurnRun:
                 while delta is not None:
                     if delta.text:
                         yield TextDelta(agent, delta.text, len(self._text))
+                    if self._loop is not None and (n := self._loop.closes_with(delta.token)):
+                        self._n_looping = n
+                        break
                     delta = self._step(writer)
             except (Cancelled, GeneratorExit, KeyboardInterrupt) as error:
                 stopped = error
@@ -77,6 +83,8 @@ class TurnRun:
             self._answers.append(turn)
         if stopped is not None and not isinstance(stopped, Cancelled):
             raise stopped
+        if self._n_looping:
+            yield Notice(notices.answer_looped(agent, self._n_looping))
         if trouble := self._keep_rows():
             yield Notice(trouble)
         if turn is not None:
@@ -120,7 +128,7 @@ class TurnRun:
             request.round,
             "".join(self._text),
             writer.tokens,
-            writer.finish_reason,
+            FINISH_STOP if self._n_looping else writer.finish_reason,
             metrics,
             request.prompt.parts,
             prefilled.prefill.cells,
