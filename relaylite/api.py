@@ -43,7 +43,8 @@ class Relay:
     What to run, and how chains start:
     - `model`: path of a GGUF file, catalogue name, `hf:owner/repo/file.gguf`, or None for the default model.
     - `policy`, `fidelity`: of new chains.
-    - `sampling`: values by their names in `Sampling`. An agent's own values replace them.
+    - `sampling`: values by their names in `Sampling`. An agent's own values replace them. What is not given, each role has values of its
+      own for that keep answers from repeating themselves; `{"temperature": 0}` is plain greedy, and so is a `Sampling`, which says all.
     - `n_parallel`: completions that may run at the same time, in turns; each takes a context of its own once it is needed.
     - `settle_after_s`: seconds without a run, after which a chain's earlier messages are computed exactly in the background; None: never.
 
@@ -92,7 +93,8 @@ class Relay:
         engine: EngineLike | None = None,
     ) -> None:
         self.policy = parse_policy(policy, fidelity) if isinstance(policy, str) else policy
-        self.sampling = sampling if isinstance(sampling, Sampling) else Sampling().merged(sampling or {})
+        self._told = sampling.values() if isinstance(sampling, Sampling) else dict(sampling or {})
+        Sampling().merged(self._told)
         codec = _codec(store_codec)
         if engine is None:
             options = EngineOptions(
@@ -130,11 +132,13 @@ class Relay:
         `policy` and `sampling` replace this Relay's.
         """
         chosen = self.policy if policy is None else policy
-        return Chain(self._runner, agents, chosen, self.sampling.merged(sampling or {}), self._settle_after_s)
+        told = {**self._told, **(sampling or {})}
+        Sampling().merged(told)
+        return Chain(self._runner, agents, chosen, told, self._settle_after_s)
 
     def chain_from_dict(self, data: Mapping[str, Any]) -> Chain:
         """The conversation that `Chain.to_dict` wrote. Raises UsageError in one line if `data` is none, or damaged."""
-        return Chain.from_dict(self._runner, data, self.sampling, self._settle_after_s)
+        return Chain.from_dict(self._runner, data, self._told, self._settle_after_s)
 
     def complete(self, messages: str | Iterable[ChatMessage | Mapping[str, str]], **asked: Any) -> Finished:
         """One answer to `messages`: values, mappings with "role" and "content", or one text of the user.
@@ -155,7 +159,7 @@ class Relay:
         policy, fidelity = rest.pop("policy", self.policy), rest.pop("fidelity", None)
         named = {name: rest.pop(name) for name in ("scope", "n_logprobs") if name in rest}
         chosen = parse_policy(policy, fidelity) if isinstance(policy, str) else policy
-        return CompletionRequest(messages_of(messages), policy=chosen, sampling=self.sampling.merged(rest), **named)
+        return CompletionRequest(messages_of(messages), policy=chosen, sampling=Sampling().merged({**self._told, **rest}), **named)
 
     def piece(self, token: int) -> bytes:
         """The bytes of one token; b"" for control tokens."""

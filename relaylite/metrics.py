@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-FINISH_STOP = "stop"  # an end-of-generation token or a stop string
+FINISH_STOP = "stop"  # an end-of-generation token, a stop string, or the answer only repeated itself any more
 FINISH_LENGTH = "length"  # max_tokens, or the context was full
 FINISH_CANCELLED = "cancelled"
 

@@ -22,6 +22,12 @@ def rows_not_kept(agent: str, error: BaseException) -> str:
     return f"the rows of {agent}'s turn could not be kept, so later turns compute them again: {error}"
 
 
+def answer_looped(agent: str, n_tokens: int) -> str:
+    """`n_tokens`: of the sequence that was repeated."""
+    what = "one token" if n_tokens == 1 else f"the same {n_tokens} tokens"
+    return f"{agent}'s answer repeated {what} over and over and was ended; `ends_loops = false` lets answers go on"
+
+
 def why_nothing_relayed(turns: Iterable[Turn], policy: Policy) -> str:
     """Why a round relayed no answer, judged by what its turns say of themselves.
 

@@ -83,7 +83,11 @@ class Settings:
     policy: str = _setting("relay", _policy, "What is taken over from upstream: full, prefix, naive or relay.")
     fidelity: Fidelity = _setting("balanced", readers.choice(FIDELITIES), "How much relay recomputes: fast, balanced or careful.")
     max_tokens: int = _setting(512, _max_tokens, "Tokens an agent may write; -1 writes until the context is full.")
-    temperature: float = _setting(0.0, readers.number(0, 10), "Sampling temperature; 0 always takes the likeliest token.")
+    temperature: float | None = _setting(
+        None,
+        readers.number(0, 10),
+        "Sampling temperature; 0 is greedy: always the likeliest token, nothing else. Each role's own if unset.",
+    )
     top_k: int = _setting(40, readers.integer(0), "Sample among the k likeliest tokens; 0 among all.")
     top_p: float = _setting(0.95, readers.number(0, 1), "Sample among the likeliest tokens that make up this probability.")
     min_p: float = _setting(0.05, readers.number(0, 1), "Drop tokens below this share of the likeliest one's probability.")
@@ -91,12 +95,15 @@ class Settings:
     frequency_penalty: float = _setting(0.0, readers.number(-2, 2), "Penalty on a token for each time it was just used; 0 is none.")
     presence_penalty: float = _setting(0.0, readers.number(-2, 2), "Penalty on a token that was just used, once; 0 is none.")
     penalty_last_n: int = _setting(64, readers.integer(-1), "Tokens that these three penalties look back; -1 is all.")
-    dry_multiplier: float = _setting(
-        0.0, readers.number(0, 100), "Strength of DRY, which keeps answers from repeating sequences; 0 is off."
+    dry_multiplier: float | None = _setting(
+        None, readers.number(0, 100), "Strength of DRY, which keeps answers from repeating sequences; 0 is off. Each role's own if unset."
     )
     dry_base: float = _setting(1.75, readers.number(1, 100), "How fast DRY grows with the length of the sequence.")
-    dry_allowed_length: int = _setting(2, readers.integer(0), "Tokens of a sequence that may be repeated before DRY sets in.")
-    dry_penalty_last_n: int = _setting(64, readers.integer(-1), "Tokens that DRY looks back; -1 is all.")
+    dry_allowed_length: int | None = _setting(
+        None, readers.integer(0), "Tokens of a sequence that may be repeated before DRY sets in. Each role's own if unset."
+    )
+    dry_penalty_last_n: int | None = _setting(None, readers.integer(-1), "Tokens that DRY looks back; -1 is all. Each role's own if unset.")
+    ends_loops: bool | None = _setting(None, readers.boolean, "Whether an answer that only repeats itself is ended. It is if unset.")
     seed: int = _setting(0, readers.integer(0, MAX_SEED), "Seed of the sampler.")
     stop: tuple[str, ...] = _setting((), readers.texts, "Texts that end an answer.")
     ctx: int | None = _setting(None, readers.integer(16), "Context size in tokens.")
@@ -147,8 +154,10 @@ class Settings:
         }
 
     def sampling(self) -> dict[str, Any]:
-        """Sampling values of the run, by their names in `Sampling`; an agent's own values go before them."""
-        return {name: getattr(self, name) for name in SAMPLING_FIELDS}
+        """Sampling values that are set, by their names in `Sampling`; an agent's own values go before them."""
+        plain = Sampling()
+        values = {name: getattr(self, name) for name in SAMPLING_FIELDS}
+        return {name: value for name, value in values.items() if value not in (None, getattr(plain, name)) or name in self.sources}
 
     def is_forced(self, name: str) -> bool:
         """Whether a flag or a variable set it, not a file."""

@@ -35,7 +35,7 @@ def test_answers_go_to_stdout_and_figures_to_stderr(invoke: Invoke, engine: Fake
 
 def test_relayed_tokens_are_counted(invoke: Invoke, engine: FakeEngine) -> None:
     engine.enqueue("x" * 100)
-    result = invoke("run", "Do.", "--agents", "plan,code", "--policy", "naive")
+    result = invoke("run", "Do.", "--agents", "plan,code", "--policy", "naive", "--temperature", "0")
     relayed = re.search(r"\+ (\d+) relayed \+", result.stderr.splitlines()[1])
     assert relayed and 99 <= int(relayed[1]) < 120
 
@@ -302,4 +302,4 @@ def test_an_answer_that_was_cut_says_by_what(invoke: Invoke, engine: FakeEngine)
         "(cut: max tokens reached)\n"
     )
     engine.enqueue("long " * 2000)
-    assert invoke("run", "Do.", "-a", "plan", "-n", "-1").stderr.endswith("(cut: the context of 4096 is full)\n")
+    assert invoke("run", "Do.", "-a", "plan", "-n", "-1", "-t", "0").stderr.endswith("(cut: the context of 4096 is full)\n")
