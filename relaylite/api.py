@@ -104,7 +104,9 @@ class Relay:
             engine = _open(model, options)
         ram_bytes = available_bytes() // 4 if store_bytes is None else store_bytes
         try:
-            self._store = Store(engine.layout, ram_bytes, folder=store_folder, disk_bytes=store_disk_bytes, codec=codec)
+            self._store = Store(
+                engine.layout, ram_bytes, folder=store_folder, disk_bytes=store_disk_bytes, codec=codec, n_vocab=engine.tokenizer.n_tokens
+            )
         except BaseException:
             engine.close()
             raise

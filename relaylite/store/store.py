@@ -26,6 +26,8 @@ from relaylite.store.radix import Node
 from relaylite.store.tiers import Lost, Tiers
 from relaylite.store.worth import Foresight
 
+MAX_VOCAB = 2**31
+
 
 @dataclass(slots=True)
 class StoreStats:
@@ -49,7 +51,8 @@ class Store:
     """Rows of one layout, in memory and, if a folder is given, on disk. May be used from several threads.
 
     `budget_bytes` of memory; `disk_bytes` for all files in the folder, other models' too. Nothing is written before `flush`, `close`, or
-    memory runs out. A disk that fails costs a line in the log, never an error: its rows are a miss.
+    memory runs out. A disk that fails costs a line in the log, never an error: its rows are a miss. So is a file with token ids that a
+    vocabulary of `n_vocab` lacks.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Store:
         disk_bytes: int = DISK_BYTES,
         codec: Codec = PLAIN,
         foresight: Foresight | None = None,
+        n_vocab: int = MAX_VOCAB,
     ) -> None:
         """Raises UsageError if `codec` cannot hold such rows."""
         _check_codec(codec, layout)
@@ -69,7 +73,7 @@ class Store:
         self._folder = RowFolder(folder, disk_bytes) if folder is not None and disk_bytes > 0 else None
         self._foresight = foresight or Foresight()
         self._holdings = Holdings(layout)
-        self._tiers = Tiers(self._holdings, self._foresight, budget_bytes, self._folder, codec)
+        self._tiers = Tiers(self._holdings, self._foresight, budget_bytes, self._folder, codec, n_vocab)
         self._asked: set[Node] = set()  # nodes that were handed out since the last put
         self._hits = self._hit_tokens = 0
         self._is_counting = True
