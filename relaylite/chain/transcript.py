@@ -132,7 +132,7 @@ def _turn_from(data: Mapping[str, Any], number: int, index: int, tokenizer: Toke
 
 
 def spells(tokenizer: Tokenizer, tokens: Sequence[int], text: str) -> bool:
-    """Whether `tokens`, of the tokenizer's vocabulary, are plain ones whose text is `text`; bytes of a character that was cut may follow."""
+    """Whether `tokens` (of this vocabulary) are plain tokens whose text is `text`; bytes of a character that was cut may follow."""
     pieces = [tokenizer.piece(token) for token in tokens]
     shown = codecs.getincrementaldecoder("utf-8")("replace").decode(b"".join(pieces))  # as `TextStream` shows them
     return all(pieces) and shown == text

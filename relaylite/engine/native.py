@@ -31,11 +31,20 @@ class Unsupported(NativeError):
     """The model or context cannot do what was asked; the message names what is missing."""
 
 
-def check_build() -> None:
-    """Raise NativeError unless the loaded ggml was made from the sources that the extension was compiled against."""
+def build() -> str:
+    """Names the llama.cpp that is loaded: its version and commit, and the backends and processor features that it was compiled for."""
+    return f"{llama_cpp.__version__} {_commit()} {llama_cpp.llama_print_system_info().decode('utf-8', 'replace')}"
+
+
+def _commit() -> str:
     ggml_commit = llama_cpp.llama_cpp._lib.ggml_commit
     ggml_commit.restype = ctypes.c_char_p
-    loaded, built = _source(ggml_commit().decode()), _source(text_of(lib.relay_built_commit()))
+    return str(ggml_commit().decode())
+
+
+def check_build() -> None:
+    """Raise NativeError unless the loaded ggml was made from the sources that the extension was compiled against."""
+    loaded, built = _source(_commit()), _source(text_of(lib.relay_built_commit()))
     is_same = loaded == built if loaded and built else llama_cpp.__version__ == LLAMA_CPP_PYTHON
     if not is_same:
         found = loaded or f"of llama-cpp-python {llama_cpp.__version__}"

@@ -32,7 +32,7 @@ class Tokenizer(Protocol):
 
 
 def known_ids(ids: Iterable[object], n_tokens: int, where: str) -> tuple[int, ...]:
-    """`ids`, as a file or a caller gave them, for a vocabulary of `n_tokens`. Raises UsageError in one line that names `where` they stand."""
+    """`ids`, as a file or a caller gave them, for a vocabulary of `n_tokens`. Raises UsageError in one line that says `where`."""
     known = []
     for token in ids:
         if isinstance(token, bool) or not isinstance(token, Integral):
