@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.live_engine import LiveEngine
 from support.tiny_models import ABORTING, write_adapter, write_damaged, write_model
 
 from relaylite.engine import native
@@ -19,6 +22,7 @@ from relaylite.engine.engine import Engine
 from relaylite.engine.options import EngineOptions
 from relaylite.engine.trial import passed, process
 from relaylite.errors import Cancelled, ModelError, ModelFileError
+from relaylite.gguf.catalog import resolve_model
 from relaylite.settings.settings import load_settings
 from relaylite.tui.engine.opener import ModelOpener, Progress
 
@@ -81,6 +85,31 @@ def test_a_header_that_ends_llama_is_one_line(arch: str, key: str, value: object
     text = refusal(path)
     assert "makes llama.cpp end the process (" in text and "GGML_ASSERT" in text and text.endswith(ADVICE)
     assert "/" not in text.partition("(")[2].partition(")")[0], "folders of the machine that compiled it"
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    arch=st.sampled_from(["llama", "qwen2", "gemma3"]),
+    key=st.sampled_from(
+        ["attention.head_count", "attention.key_length", "block_count", "rope.dimension_count", "attention.sliding_window"]
+        + ["attention.layer_norm_rms_epsilon"]
+    ),
+    value=st.sampled_from([0, 1, 3, 2**31, 2**32 - 1, 0.0, -1.0, NAN, [1, 1], [1e-5] * 2]),
+)
+def test_any_odd_value_is_one_line_or_a_model_that_computes(
+    arch: str, key: str, value: object, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`python tests/fuzz headers --minutes 10` tries far more."""
+    monkeypatch.setattr(process, "LEAST_LIMIT_S", 30.0)  # with some, llama.cpp goes on for ever
+    path = write_model(tmp_path_factory.mktemp("odd") / "m.gguf", arch, n_layer=2, metadata={f"{arch}.{key}": value})
+    try:
+        engine = Engine.open(resolve_model(path), EngineOptions(n_ctx=256, n_threads=1))
+    except ModelError as error:
+        assert "\n" not in str(error)
+        return
+    live = LiveEngine(engine)
+    assert live.full(live.tokens(20)).shape == (engine.info.n_vocab,)
+    engine.close()
 
 
 @pytest.mark.parametrize("damage", ABORTING)
