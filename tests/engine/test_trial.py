@@ -68,6 +68,14 @@ def child_that(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
 
 
 NAN = float("nan")
+KEYS = (
+    "attention.head_count",
+    "attention.key_length",
+    "block_count",
+    "rope.dimension_count",
+    "attention.sliding_window",
+    "attention.layer_norm_rms_epsilon",
+)
 DEADLY = [
     ("llama", "block_count", 2**32 - 1),
     ("llama", "attention.layer_norm_rms_epsilon", NAN),
@@ -90,10 +98,7 @@ def test_a_header_that_ends_llama_is_one_line(arch: str, key: str, value: object
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     arch=st.sampled_from(["llama", "qwen2", "gemma3"]),
-    key=st.sampled_from(
-        ["attention.head_count", "attention.key_length", "block_count", "rope.dimension_count", "attention.sliding_window"]
-        + ["attention.layer_norm_rms_epsilon"]
-    ),
+    key=st.sampled_from(KEYS),
     value=st.sampled_from([0, 1, 3, 2**31, 2**32 - 1, 0.0, -1.0, NAN, [1, 1], [1e-5] * 2]),
 )
 def test_any_odd_value_is_one_line_or_a_model_that_computes(
