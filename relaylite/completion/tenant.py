@@ -37,8 +37,7 @@ class Tenant:
     def __init__(self, scope: str, rows: Scope, known: KnownAnswers, builder: PromptBuilder) -> None:
         self.rows = rows
         self._scope, self._known, self._builder = scope, known, builder
-        for tokens, source in rows.answers():  # of earlier processes
-            self.remember(tuple(tokens.tolist()), source)
+        known.learn(rows.answers(), builder.piece, scope=scope)  # of earlier processes
 
     def prompt(self, request: CompletionRequest) -> KnownPrompt:
         """The tokens of what was asked; known answers in it by the ids that were sampled. Raises UsageError if the template refuses it."""

@@ -107,11 +107,12 @@ class Settings:
     seed: int = _setting(0, readers.integer(0, MAX_SEED), "Seed of the sampler.")
     stop: tuple[str, ...] = _setting((), readers.texts, "Texts that end an answer.")
     ctx: int | None = _setting(None, readers.integer(16), "Context size in tokens.")
-    threads: int | None = _setting(None, readers.integer(1, 1024), "CPU threads; one for each core if unset.")
+    threads: int | None = _setting(None, readers.integer(1, 512), "CPU threads; one for each core if unset.")
     gpu_layers: int | None = _setting(None, readers.integer(-1), "Layers to put on the GPU or on workers; -1 is all.")
     rpc: tuple[str, ...] = _setting((), readers.addresses, "Workers that hold layers (relaylite worker), host:port with commas between.")
     lora: tuple[str, ...] = _setting((), readers.adapters, "LoRA adapters, FILE or FILE:SCALE with commas between.")
     chat_template: str = _setting("", readers.text, "chatml, or a Jinja file, in place of the model's own chat template.")
+    trial: bool = _setting(True, readers.boolean, "Whether a model file that is new here is first opened in a process of its own.")
     kv_type: str = _setting("f16", readers.choice(tuple(KV_TYPES)), "Type of the rows in the cache.")
     settle_after_s: float = _setting(
         2.0, readers.number(0, 3600), "Idle seconds after which a conversation's messages are computed exactly in the background; 0 never."
@@ -136,6 +137,7 @@ class Settings:
             "kv_type": self.kv_type,
             "chat_template": self.chat_template,
             "relay": self.relay,
+            "trial": self.trial,
         }
         return {name: value for name, value in options.items() if value is not None}
 

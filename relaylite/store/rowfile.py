@@ -106,6 +106,8 @@ class RowFile:
         self.tokens: Tokens = np.frombuffer(content, "<i4").astype(np.int32, copy=False)
         if len(self.tokens) != self.header.n + (self.header.position if self.header.is_rooted else 0):
             raise Corrupt("tokens are missing")
+        if self.tokens.min(initial=0) < 0:
+            raise Corrupt("a token id is negative")
         self._rows: Rows | None = None
 
     @property

@@ -26,6 +26,8 @@ from relaylite.store.radix import Node
 from relaylite.store.tiers import Lost, Tiers
 from relaylite.store.worth import Foresight
 
+MAX_VOCAB = 2**31
+
 
 @dataclass(slots=True)
 class StoreStats:
@@ -52,7 +54,8 @@ class Store:
     disk and what is learnt of usage are one for all scopes.
 
     `budget_bytes` of memory; `disk_bytes` for all files in the folder, other models' too. Nothing is written before `flush`, `close`, or
-    memory runs out. A disk that fails costs a line in the log, never an error: its rows are a miss.
+    memory runs out. A disk that fails costs a line in the log, never an error: its rows are a miss. So is a file with token ids that a
+    vocabulary of `n_vocab` lacks.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Store:
         disk_bytes: int = DISK_BYTES,
         codec: Codec = PLAIN,
         foresight: Foresight | None = None,
+        n_vocab: int = MAX_VOCAB,
     ) -> None:
         """Raises UsageError if `codec` cannot hold such rows."""
         _check_codec(codec, layout)
@@ -72,7 +76,7 @@ class Store:
         self._folder = RowFolder(folder, disk_bytes) if folder is not None and disk_bytes > 0 else None
         self._foresight = foresight or Foresight()
         self._holdings = Holdings(layout)
-        self._tiers = Tiers(self._holdings, self._foresight, budget_bytes, self._folder, codec)
+        self._tiers = Tiers(self._holdings, self._foresight, budget_bytes, self._folder, codec, n_vocab)
         self._asked: set[Node] = set()  # nodes that were handed out since the last put
         self._hits = self._hit_tokens = 0
         self._is_counting = True

@@ -32,11 +32,14 @@ class Lost(Exception):
 class Tiers:
     """Moves rows of `holdings` between memory, up to `budget_bytes`, and `folder`, which has a budget of its own.
 
-    `foresight` says how likely rows are asked for again; `codec` is that of the files that are written.
+    `foresight` says how likely rows are asked for again; `codec` is that of the files that are written. A file with a token id of
+    `n_vocab` or more is damaged.
     """
 
-    def __init__(self, holdings: Holdings, foresight: Foresight, budget_bytes: int, folder: RowFolder | None, codec: Codec) -> None:
-        self._holdings, self._foresight = holdings, foresight
+    def __init__(
+        self, holdings: Holdings, foresight: Foresight, budget_bytes: int, folder: RowFolder | None, codec: Codec, n_vocab: int
+    ) -> None:
+        self._holdings, self._foresight, self._n_vocab = holdings, foresight, n_vocab
         self._budget_bytes = budget_bytes
         self._folder, self._codec = folder, codec
         self._files: dict[str, RowFile] = {}
@@ -131,6 +134,9 @@ class Tiers:
         opened = [self._folder.open(name) for name in sorted(entries.keys() - self._files.keys())]
         fresh = [file for file in opened if file is not None and file.header.fingerprint == layout.fingerprint]
         for file in sorted(fresh, key=lambda file: (file.header.position, entries[file.name].used_s)):
+            if file.tokens.max(initial=0) >= self._n_vocab:
+                self._folder.discard(file.name, Corrupt(f"it holds a token id of {file.tokens.max()}, and the vocabulary ends before"))
+                continue
             self._files[file.name] = file
             self._holdings.absorb(file)
 

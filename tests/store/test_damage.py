@@ -18,7 +18,8 @@ from support.sample_rows import CAPTURE, LAYOUT, assert_match, rows_of
 
 from relaylite.reuse.rows import RowLayout
 from relaylite.store import Store
-from relaylite.store.rowfile import MAGIC, PREAMBLE, VERSION, RowFile
+from relaylite.store.codec import PLAIN
+from relaylite.store.rowfile import MAGIC, PREAMBLE, VERSION, Draft, RowFile, RowWriter
 
 
 def test_a_foreign_file_under_a_name_of_ours_is_ignored(tmp_path):
@@ -62,6 +63,18 @@ def test_a_damaged_file_is_a_miss_with_one_warning_and_is_removed(tmp_path, capl
     store.put(rows_of(TEXT))
     store.flush()
     assert_match(Store(LAYOUT, PLENTY, folder=tmp_path).prefix(prompt(TEXT), exact=True), TEXT, rows_of(TEXT))
+
+
+@pytest.mark.parametrize("strange", [-1, -(2**31), 180, 400, 2**31 - 1])
+def test_a_file_with_ids_that_the_vocabulary_lacks_is_a_miss_with_one_warning_and_is_removed(tmp_path, caplog, strange):
+    rows = rows_of([*TEXT, strange])
+    draft = Draft(rows, prompt([]), len(rows))
+    path = tmp_path / draft.file_name
+    RowWriter(draft, PLAIN).write(path)
+    store = Store(LAYOUT, PLENTY, folder=tmp_path, n_vocab=180)
+    assert found(store, TEXT, exact=False) is None
+    assert not path.exists()
+    assert [record.levelno for record in caplog.records] == [logging.WARNING] and path.name in caplog.text
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
