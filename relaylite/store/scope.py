@@ -16,8 +16,8 @@ class Scope:
     def __init__(self, store: Store, name: str) -> None:
         self._store, self._mark = store, scope_mark(name)
 
-    def put(self, rows: Rows, *, answer: int | None = None) -> None:
-        self._store.put(rows, answer=answer, scope=self._mark)
+    def put(self, rows: Rows, *, answer: int | None = None, agent: str | None = None) -> None:
+        self._store.put(rows, answer=answer, agent=agent, scope=self._mark)
 
     def prefix(self, tokens: Tokens, *, exact: bool) -> Segment | None:
         return self._store.prefix(tokens, exact=exact, scope=self._mark)

@@ -85,19 +85,20 @@ class Store:
     def has_disk(self) -> bool:
         return self._folder is not None
 
-    def put(self, rows: Rows, *, answer: int | None = None, scope: str = "") -> None:
+    def put(self, rows: Rows, *, answer: int | None = None, agent: str | None = None, scope: str = "") -> None:
         """Keep `rows`. Rows that are stored already are not stored again. The arrays must not be written to afterwards.
 
         From now on a token counts as captured only if it has all the states that `rows` have. `answer`: the position from which on the
-        tokens are an answer (`answers`).
+        tokens are an answer (`answers`). `agent`: whose turn left them, by default their origin; give "" where an origin comes only once,
+        such as that of a request: which agents follow one another is learnt and kept, and rows of no agent go by when they were used.
         Raises ValueError if the rows are of another layout.
         """
         if rows.layout != self.layout:
             raise ValueError("rows of another layout")
         with self._lock:
             self._tiers.refresh()
-            if rows.origin:  # else no agent's turn: a prompt computed for later
-                self._foresight.finish_turn(rows.origin)
+            if agent := rows.origin if agent is None else agent:  # else no agent's turn: a prompt computed for later
+                self._foresight.finish_turn(agent)
             if rows.states:
                 self._holdings.want(frozenset(rows.states))
             while len(rows) and not self._keep(rows, answer, scope):
