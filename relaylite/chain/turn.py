@@ -111,7 +111,7 @@ class TurnRun:
         if self._answers is None:
             return ""
         try:
-            self._runner.store.put(self._runner.engine.harvest(self._request.agent))
+            self._runner.store.put(self._runner.engine.harvest(self._request.agent), answer=len(self._request.prompt))
         except (RelayliteError, MemoryError) as error:
             return notices.rows_not_kept(self._request.agent, error)
         return ""

@@ -29,7 +29,6 @@ from relaylite.prompt.messages import Message, Text
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.rows import Tokens
 from relaylite.runs.runner import Run, Runner
-from relaylite.store import Scope
 
 logger = logging.getLogger(__name__)
 
@@ -127,9 +126,11 @@ class Completions:
     def _tenant(self, scope: str) -> Tenant:
         with self._changed:
             if scope not in self._tenants:
-                self._tenants[scope] = Tenant(scope, Scope(self._runner.store, scope), self._known, self._runner.prompt_builder)
+                self._tenants[scope] = Tenant(scope, self._runner, self._known)
                 if len(self._tenants) > MAX_TENANTS:
                     self._tenants.popitem(last=False)
+                for tenant in self._tenants.values():
+                    tenant.is_alone = len(self._tenants) == 1
             self._tenants.move_to_end(scope)
             return self._tenants[scope]
 

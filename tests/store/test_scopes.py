@@ -169,3 +169,13 @@ def test_an_answer_to_a_known_text_and_one_that_parts_from_it_are_answers_too():
     store.put(rows_of(TEXT[:60], origin="r1"), answer=40)
     store.put(rows_of([*TEXT[:50], 7, 8, 9], origin="r2"), answer=40)
     assert sorted(tokens.tolist() for tokens, _ in store.answers()) == [[*TEXT[40:50], 7, 8, 9], TEXT[40:60]]
+
+
+def test_origins_that_come_only_once_are_not_learnt_as_agents(tmp_path):
+    store = Store(LAYOUT, 100 * LAYOUT.token_bytes, folder=tmp_path)
+    for i in range(20):
+        Scope(store, "a").put(rows_of([i, *TEXT], origin=f"request {i}"), answer=20, agent="")
+    store.close()
+    assert not (tmp_path / "ledger.json").exists() or "request" not in (tmp_path / "ledger.json").read_text()
+    assert not store._foresight.turns
+    assert [origin for _, origin in Scope(store, "a").answers()][-1] == "request 19"
