@@ -1,7 +1,7 @@
 """The JSON form of a conversation: written by `Chain.to_dict`, read back with every field checked. Touches no file.
 
-Token ids are kept where they still mean the same text, so that a loaded conversation can be relayed; otherwise, and whenever an id
-is not plain text, the text counts and is tokenized anew.
+Token ids are kept where they still mean the same text, so that a loaded conversation can be relayed; otherwise the text counts and is
+tokenized anew. Control tokens are dropped: `prompt` leaves them out of an answer in any case.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _round_from(data: object, number: int, tokenizer: Tokenizer, keeps_ids: bool
 def _turn_from(data: Mapping[str, Any], number: int, index: int, tokenizer: Tokenizer, keeps_ids: bool) -> Turn:
     what = f"answer {index + 1} of round {number + 1}"
     text = _text(data, "text", what)
-    tokens = tuple(token for token in _list(data, "tokens", what) if isinstance(token, int))
+    tokens = _plain(tokenizer, [token for token in _list(data, "tokens", what) if isinstance(token, int)])
     if not (keeps_ids and spells(tokenizer, tokens, text)):
         tokens = tuple(tokenizer.tokenize(text, parse_special=False))
     finish_reason = _text(data, "finish_reason", what)
@@ -130,6 +130,14 @@ def _turn_from(data: Mapping[str, Any], number: int, index: int, tokenizer: Toke
         raise UsageError(f"{what}: finish_reason is {finish_reason!r}; it can be {', '.join(FINISH_REASONS)}")
     metrics = _metrics_from(_mapping(data.get("metrics"), f"the metrics of {what}"))
     return Turn(_text(data, "agent", what), index, number, text, tokens, finish_reason, metrics, was_edited=data.get("was_edited") is True)
+
+
+def _plain(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[int, ...]:
+    """Those of `tokens` that stand for text; none if one is no token of this vocabulary."""
+    try:
+        return tuple(token for token in tokens if tokenizer.piece(token))
+    except (ValueError, IndexError, OverflowError):
+        return ()
 
 
 def spells(tokenizer: Tokenizer, tokens: Sequence[int], text: str) -> bool:
