@@ -58,17 +58,16 @@ def _loaded(settings: Settings, output: Output, load: Callable[[Path, Callable[[
     def work(post: Callable[[Callable[[], None]], None]) -> None:
         from relaylite.gguf.catalog import resolve_model
 
-        path = resolve_model(settings.model, lambda *step: post(lambda: output.progress(*step)))
+        path = resolve_model(settings.model, lambda *step: post(lambda: output.download(*step)))
 
         def on_progress(fraction: float) -> None:
-            says = f"loading {path.name}: {fraction:.0%}" if fraction < 1 else f"checking {path.name}"
-            post(lambda: output.status(says))
+            post(lambda: output.progress(fraction, f"{'loading' if fraction < 1 else 'checking'} {path.name}"))
 
         opened.append(load(path, on_progress))
 
-    for show in Work(work, kept=lambda: "stopped before the model was open; what was fetched of it is kept"):
+    for show in Work(work, kept=lambda: "stopped before the model was open; what was fetched of it is kept", tick=output.tick):
         show()
-    output.status("")
+    output.end_progress()
     return opened[0]
 
 

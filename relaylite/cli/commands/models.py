@@ -60,9 +60,10 @@ def pull(model: str, quiet: bool, verbose: bool) -> None:
             find_remote(model)
         found.append(str(resolve_model(model, lambda *step: post(step))))
 
-    for name, done, total in Work(work, kept=lambda: "stopped; what was fetched is kept, the same command goes on from there"):
-        output.progress(name, done, total)
-    output.status("")
+    stopped = "stopped; what was fetched is kept, the same command goes on from there"
+    for name, done, total in Work(work, kept=lambda: stopped, tick=output.tick):
+        output.download(name, done, total)
+    output.end_progress()
     output.line(found[0])
 
 
@@ -76,7 +77,7 @@ def path(model: str) -> None:
     place = entry.path() if entry else download.cached(find_remote(model))
     if place is None:
         raise UsageError(f"{model} is not on this machine; `relaylite models pull {model}` fetches it")
-    click.echo(place)
+    Output().line(str(place))
 
 
 @command.command("rm")
@@ -91,7 +92,7 @@ def remove(model: str) -> None:
     freed = download.remove(find_remote(model))
     if not freed:
         raise UsageError(f"{model} is not on this machine")
-    click.echo(f"removed {model}: {freed / 1e6:.1f} MB")
+    Output().line(f"removed {model}: {freed / 1e6:.1f} MB")
 
 
 def _is_here(model: str) -> bool:

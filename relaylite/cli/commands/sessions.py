@@ -45,7 +45,7 @@ def command(context: click.Context, document: Document) -> None:
 def remove(name: str) -> None:
     """Remove the conversation NAME."""
     sessions.remove(name)
-    click.echo(f"removed {name}")
+    Output().line(f"removed {name}")
 
 
 def _about(session: sessions.Session) -> str:
