@@ -59,9 +59,11 @@ def _loaded(settings: Settings, output: Output, load: Callable[[Path, Callable[[
         from relaylite.gguf.catalog import resolve_model
 
         path = resolve_model(settings.model, lambda *step: post(lambda: output.download(*step)))
+        post(output.end_progress)
 
         def on_progress(fraction: float) -> None:
-            post(lambda: output.progress(fraction, f"{'loading' if fraction < 1 else 'checking'} {path.name}"))
+            says = f"loading {path.name}: {fraction:.0%}" if fraction < 1 else f"checking {path.name}"
+            post(lambda: output.status(says))
 
         opened.append(load(path, on_progress))
 

@@ -195,6 +195,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_model_path: Pat
 
 def test_models_from_pull_to_rm(invoke: Invoke, hub: Hub) -> None:
     table = invoke("models", "list")
+    assert "* is on this machine" in table.stdout.splitlines()[0], "also where only that is read"
     assert "\n   tiny " in "\n" + table.stdout and table.stderr.startswith("* is on this machine; ")
     missing = invoke("models", "path", "tiny")
     assert missing.exit_code == 2 and "`relaylite models pull tiny` fetches it" in one_line(missing)

@@ -15,6 +15,8 @@ from relaylite.cli.terminal import Output
 from relaylite.errors import UsageError
 from relaylite.gguf.catalog import CatalogEntry, find_entry, find_remote, load_catalog, resolve_model
 
+HEADINGS = ("", "name", "weights", "file", "context", "licence", "good for (* is on this machine)")
+
 
 @click.group(
     "models",
@@ -36,7 +38,7 @@ def list_models(document: Document) -> None:
     document.value = [_to_dict(entry) for entry in entries]
     if document.is_wanted:
         return
-    rows = [_row(entry) for entry in entries]
+    rows = [HEADINGS, *map(_row, entries)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     output = Output()
     for row in rows:
