@@ -38,7 +38,8 @@ SLOWEST_UPDATE_S = 0.3
 GC_THRESHOLD = 50_000  # collections of young objects pause the screen; with frozen start-up objects and this they are rare and short
 CLOSE_TIMEOUT_S = 3.0
 QUIT_AGAIN_S = 2.0
-TERMINATED = 128 + signal.SIGTERM
+ENDINGS = (signal.SIGTERM, signal.SIGHUP)
+BY_SIGNAL = 128  # and the number of the signal: exit codes
 
 
 class RelayApp(App[None]):
@@ -79,7 +80,8 @@ class RelayApp(App[None]):
         return self.main
 
     def on_mount(self) -> None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.terminate)
+        for number in ENDINGS:
+            asyncio.get_running_loop().add_signal_handler(number, self.terminate, number)
         self.engine.start()
         choosing.open_model(self.main.desk, self.settings.model)
         self._drain_timer = self.set_interval(1 / UPDATES_PER_SECOND, self._drain)
@@ -143,9 +145,12 @@ class RelayApp(App[None]):
             self.engine.cancel()
         self.notify("Press Ctrl+C again to quit.", timeout=QUIT_AGAIN_S)
 
-    def terminate(self) -> None:
-        """SIGTERM: leave as Ctrl+Q does. An exception from a signal handler would end one of the app's tasks only."""
-        self.exit(return_code=TERMINATED)
+    def terminate(self, number: int) -> None:
+        """SIGTERM, or SIGHUP, which says that the terminal is gone: leave as Ctrl+Q does.
+
+        An exception from a signal handler would end one of the app's tasks only.
+        """
+        self.exit(return_code=BY_SIGNAL + number)
 
     async def action_quit(self) -> None:
         self.exit()

@@ -13,7 +13,7 @@ from relaylite.chain import sessions
 from relaylite.chain.agents import choose_agents, load_agents
 from relaylite.errors import UsageError
 from relaylite.reuse.policies import parse_policy
-from relaylite.tui.app import CLOSE_TIMEOUT_S, RelayApp
+from relaylite.tui.app import CLOSE_TIMEOUT_S, ENDINGS, RelayApp
 from relaylite.tui.engine.jobs import KeptConversation
 from relaylite.tui.engine.opener import ModelOpener
 from relaylite.tui.engine.thread import EngineThread
@@ -31,7 +31,7 @@ LOG_NAME = "tui.log"
 
 
 def start(settings: Settings, session: str | None, files: Sequence[Attachment]) -> int:
-    """Run the app in this terminal; exit code 0 when the user quits, 143 after SIGTERM."""
+    """Run the app in this terminal; exit code 0 when the user quits, 128 and the number of a signal after SIGTERM or SIGHUP."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("the terminal app needs a terminal for input, output and errors; use --plain, or `relaylite run`")
     known = load_agents(settings.agents_file, notify=lambda _: None)  # `chat` said it before the app took the terminal
@@ -42,9 +42,10 @@ def start(settings: Settings, session: str | None, files: Sequence[Attachment]) 
         engine = EngineThread(ModelOpener(settings), agents, policy, kept)
         state = RunState(tuple(agents), policy, known, tuple(files))
         app = RelayApp(settings, engine, state, History(paths.history_file()))
-        before = signal.getsignal(signal.SIGTERM)
+        before = {number: signal.getsignal(number) for number in ENDINGS}
         app.run(mouse=settings.tui.mouse)
-        signal.signal(signal.SIGTERM, before)  # the app's own handler went with its loop
+        for number, handler in before.items():
+            signal.signal(number, handler)  # the app's own handler went with its loop
         has_ended = engine.close(CLOSE_TIMEOUT_S)
         code = app.return_code or 0
     if not has_ended:  # a native call that does not come back must not keep the process alive

@@ -15,7 +15,7 @@ from relaylite.errors import ContextOverflow, UsageError
 from relaylite.events import Turn
 from relaylite.prompt.builder import Prompt, PromptBuilder
 from relaylite.reuse.rows import Tokens
-from relaylite.sampling import Sampling
+from relaylite.sampling import MAX_SEED, Sampling
 
 ROOM_AFTER_DROP = 0.75  # rounds go until a prompt fills no more than this of its room, so that not every round moves all others
 
@@ -31,7 +31,10 @@ class AgentPrompts:
     n_ctx: int
 
     def sampling_of(self, index: int) -> Sampling:
-        return sampling_of(self.agents[index], self.told)
+        """With another seed after each retry: the same one would write the same answer again."""
+        sampling = sampling_of(self.agents[index], self.told)
+        seed = (sampling.seed + self.conversation.n_retries) % (MAX_SEED + 1)
+        return sampling if sampling.is_greedy else replace(sampling, seed=seed)
 
     def of(self, index: int) -> Prompt:
         """What the agent at `index` is asked in the last round, with the answers that are there by now."""

@@ -149,16 +149,15 @@ def load_agents(extra_file: Path | None = None, notify: Notify = warn) -> dict[s
         for agent in agents:
             if known.setdefault(agent.name, agent) is not agent:
                 notify(f"agent {agent.name} of {package_of(point)} is left out: there is another agent of this name")
-    if paths.agents_file().exists():
-        known |= read_agents(paths.agents_file(), known)
+    known |= read_agents(paths.agents_file(), known, may_be_missing=True)
     if extra_file is not None:
         known |= read_agents(extra_file, known)
     return known
 
 
-def read_agents(path: Path, known: Mapping[str, Agent]) -> dict[str, Agent]:
+def read_agents(path: Path, known: Mapping[str, Agent], *, may_be_missing: bool = False) -> dict[str, Agent]:
     """The agents of one TOML file, a table each; what a table leaves out comes from the agent of that name in `known`."""
-    tables = read_toml(path, f"the agents file {path}")
+    tables = read_toml(path, f"the agents file {path}", may_be_missing=may_be_missing)
     return {name: _agent_of(path, name, table, known.get(name)) for name, table in tables.items()}
 
 

@@ -146,6 +146,7 @@ class Chain:
     def retry(self, index: int | None = None) -> str:
         """Drop the last round, or only its answers from the agent at `index` on (`resume` writes them anew); its message.
 
+        What is written from then on is sampled with another seed, the next one for each retry.
         Raises UsageError if there is no round or no such answer, EngineBusy in a run.
         """
         self._runner.check_idle(self._run)

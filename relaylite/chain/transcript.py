@@ -1,7 +1,7 @@
 """The JSON form of a conversation: written by `Chain.to_dict`, read back with every field checked. Touches no file.
 
-Token ids are kept where they still mean the same text, so that a loaded conversation can be relayed; otherwise, and whenever an id
-is not plain text, the text counts and is tokenized anew. An id that the vocabulary lacks is damage.
+Token ids are kept where they still mean the same text, so that a loaded conversation can be relayed; otherwise the text counts and is
+tokenized anew. Control tokens are dropped: `prompt` leaves them out of an answer in any case. An id that the vocabulary lacks is damage.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ def _round_from(data: object, number: int, tokenizer: Tokenizer, keeps_ids: bool
 def _turn_from(data: Mapping[str, Any], number: int, index: int, tokenizer: Tokenizer, keeps_ids: bool) -> Turn:
     what = f"answer {index + 1} of round {number + 1}"
     text = _text(data, "text", what)
-    tokens = known_ids(_list(data, "tokens", what), tokenizer.n_tokens if keeps_ids else MAX_TOKENS, f"damaged conversation: {what}")
+    ids = known_ids(_list(data, "tokens", what), tokenizer.n_tokens if keeps_ids else MAX_TOKENS, f"damaged conversation: {what}")
+    tokens = tuple(token for token in ids if tokenizer.piece(token)) if keeps_ids else ()
     if not (keeps_ids and spells(tokenizer, tokens, text)):
         tokens = tuple(tokenizer.tokenize(text, parse_special=False))
     finish_reason = _text(data, "finish_reason", what)

@@ -71,12 +71,13 @@ def _loaded(settings: Settings, output: Output, load: Callable[[Path, _Shown], M
     def work(post: Callable[[Callable[[], None]], None]) -> None:
         from relaylite.gguf.catalog import resolve_model
 
-        path = resolve_model(settings.model, lambda *step: post(lambda: output.progress(*step)))
+        path = resolve_model(settings.model, lambda *step: post(lambda: output.download(*step)))
+        post(output.end_progress)
         opened.append(load(path, _Shown(path.name, lambda says: post(lambda: output.status(says)))))
 
-    for show in Work(work, kept=lambda: "stopped before the model was open; what was fetched of it is kept"):
+    for show in Work(work, kept=lambda: "stopped before the model was open; what was fetched of it is kept", tick=output.tick):
         show()
-    output.status("")
+    output.end_progress()
     return opened[0]
 
 

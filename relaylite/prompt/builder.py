@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from relaylite.errors import UsageError
 from relaylite.events import PromptPart
+from relaylite.prompt.channels import said, uses_channels
 from relaylite.prompt.messages import Answer, Message, Messages, Text, foldings, parted
 from relaylite.prompt.template import ChatTemplate
 from relaylite.prompt.tokenizer import Tokenizer
@@ -56,6 +57,7 @@ class PromptBuilder:
 
     def __init__(self, template: ChatTemplate, tokenizer: Tokenizer) -> None:
         self._template, self._tokenizer = template, tokenizer
+        self._has_channels = uses_channels(template.source)
         self._ids: _Remembered[tuple[str, bool], Ids] = _Remembered(self._tokenize, lambda key: len(key[0]))
         self._pieces: _Remembered[Ids, tuple[bytes, ...]] = _Remembered(lambda tokens: tuple(map(tokenizer.piece, tokens)), len)
 
@@ -64,9 +66,11 @@ class PromptBuilder:
 
         Where the template refuses the roles as they come, they are folded (`messages.foldings`). Where it shortens a body, a text is
         cut exactly; of an answer those tokens are left out that lost more than white space, and a token cut in two is replaced by the
-        tokens of its rest. Raises UsageError if the template refuses all the same.
+        tokens of its rest. Of an answer, control tokens are left out: only the template says where a message begins. So is, where the model
+        writes in channels, what is not meant for the reader. Raises UsageError if the template refuses all the same.
         """
-        asked, begun = parted(messages)
+        kept = [replace(message, body=tuple(chain.from_iterable(map(self._said, message.body)))) for message in messages]
+        asked, begun = parted(kept)
         folded = self._fold(asked or (Message("user", (Text(""),)),) if begun else asked)
         said = [(message.role, "".join(map(self._text, message.body))) for message in folded]
         parts: list[PromptPart] = []
@@ -105,6 +109,28 @@ class PromptBuilder:
     def _tokenize(self, text_and_special: tuple[str, bool]) -> Ids:
         text, parse_special = text_and_special
         return tuple(token for stretch in _stretches(text) for token in self._tokenizer.tokenize(stretch, parse_special=parse_special))
+
+    def _said(self, part: Text | Answer) -> Iterator[Text | Answer]:
+        """Of an answer, what of it goes into a prompt."""
+        if isinstance(part, Text):
+            yield part
+            return
+        pieces = self._pieces[part.tokens]
+        if not all(pieces):
+            part = Answer(tuple(token for token, piece in zip(part.tokens, pieces, strict=True) if piece), part.source)
+        text = self._text(part) if self._has_channels else ""
+        start, end = said(text)
+        yield from (part,) if (start, end) == (0, len(text)) else self._cut_answer(part, text, start, end)
+
+    def _cut_answer(self, part: Answer, text: str, start: int, end: int) -> Iterator[Text | Answer]:
+        """The answer's characters `[start, end)`: tokens as they were sampled, and texts where one was cut in two."""
+        if start == end:
+            return
+        pieces = self._pieces[part.tokens]
+        head, kept, tail = _tokens_within(pieces, *(len(text[:at].encode("utf-8", "surrogateescape")) for at in (start, end)))
+        yield from (Text(head.decode(errors="replace"), "answer", part.source) for _ in range(bool(head)))
+        yield replace(part, tokens=part.tokens[kept], whole=part.whole or part.tokens, offset=part.offset + kept.start)
+        yield from (Text(tail.decode(errors="replace"), "answer", part.source) for _ in range(bool(tail)))
 
     def _fold(self, messages: Sequence[Message]) -> Messages:
         """The first form that the template takes, leaves nothing out of and mistakes for nothing else.
@@ -154,17 +180,12 @@ class PromptBuilder:
         if start == 0 and end == len(text):
             yield PromptPart("answer", part.source, part.tokens, _shown(text), part.whole, part.offset)
             return
-        pieces = self._pieces[part.tokens]
-        head, kept, tail = _tokens_within(pieces, *(len(text[:at].encode("utf-8", "surrogateescape")) for at in (start, end)))
-        yield from self._rest_parts(part, head)
-        said = b"".join(pieces[kept]).decode(errors="replace")
-        yield PromptPart("answer", part.source, part.tokens[kept], said, part.whole or part.tokens, part.offset + kept.start)
-        yield from self._rest_parts(part, tail)
-
-    def _rest_parts(self, part: Answer, rest: bytes) -> Iterator[PromptPart]:
-        if rest.strip():
-            text = rest.decode(errors="replace")
-            yield PromptPart("answer", part.source, self._ids[text, False], text)
+        for cut in self._cut_answer(part, text, start, end):
+            if isinstance(cut, Answer):
+                shown = b"".join(self._pieces[cut.tokens]).decode(errors="replace")
+                yield PromptPart("answer", cut.source, cut.tokens, shown, cut.whole, cut.offset)
+            elif cut.text.strip():
+                yield PromptPart("answer", cut.source, self._ids[cut.text, False], cut.text)
 
 
 class _Remembered(Generic[Key, Value]):

@@ -27,6 +27,7 @@ from relaylite.prompt.quotation import (
 from relaylite.prompt.unescaped import View, views
 from relaylite.reuse.overlaps import Overlap, OverlapIndex, window_for
 from relaylite.reuse.planner import MIN_QUOTED
+from relaylite.reuse.rows import Tokens
 
 LEAST_TOKENS = 6  # of an answer in all, so that it counts as quoted
 MAX_BYTES = 4 * 2**20  # of answers; remembering one takes seven times its bytes
@@ -101,7 +102,7 @@ class KnownAnswers:
             while self._n_bytes > self._max_bytes or len(self._answers) > self._max_answers:
                 self._forget(next(iter(self._answers)))
 
-    def learn(self, answers: Sequence[tuple[Sequence[int], str]], piece: Callable[[int], bytes], *, scope: str = "") -> None:
+    def learn(self, answers: Sequence[tuple[Sequence[int] | Tokens, str]], piece: Callable[[int], bytes], *, scope: str = "") -> None:
         """Remember the last `MAX_LEARNT` of `answers` of an earlier process, ids and source of each (`Store.answers`).
 
         `piece` gives the bytes of a token. Takes about a millisecond for each answer.

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from itertools import chain, count
 
 from relaylite.errors import UsageError
-from relaylite.paths import expanded
+from relaylite.paths import expanded, read_whole
 from relaylite.prompt.alignment import align
 from relaylite.prompt.outline import PLACE, Landmarks, PromptPiece, join
 from relaylite.prompt.sandbox import Sandbox, TemplateTimeout
@@ -53,7 +53,7 @@ def read_template(requested: str, of_model: str) -> str:
     if not requested:
         return of_model
     try:
-        return expanded(requested).read_text(encoding="utf-8")
+        return read_whole(expanded(requested), may_be_pipe=True).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the chat template {requested!r} ({_one_line(error)}); {_USE_CHATML}") from error
 

@@ -193,7 +193,10 @@ def load_settings(flags: Mapping[str, object] | None = None) -> Settings:
         table: kind(**{n.partition(".")[2]: v for n, v in found.items() if n.startswith(f"{table}.")}) for table, kind in tables.items()
     }
     plain = {name: value for name, value in found.items() if "." not in name}
-    return Settings(**plain, **nested, sources=sources)
+    settings = Settings(**plain, **nested, sources=sources)
+    if sources.get("fidelity", "").startswith("--"):
+        _check_fidelity(settings)
+    return settings
 
 
 def describe() -> Iterator[tuple[str, str, object]]:
@@ -218,6 +221,15 @@ def unknown_variables() -> list[str]:
     """`RELAYLITE_*` variables that name no setting, for `doctor`."""
     known = {VARIABLE_PREFIX + name.upper().replace(".", "_") for name in _FIELDS if not _takes_table(name)} | {paths.HOME_VARIABLE}
     return sorted(name for name in os.environ if name.startswith(VARIABLE_PREFIX) and name not in known)
+
+
+def _check_fidelity(settings: Settings) -> None:
+    """Raise UsageError for a flag that would do nothing."""
+    policy, _, named = settings.policy.partition(":")
+    if not parse_policy(policy).repairs:
+        raise UsageError(f"--fidelity {settings.fidelity} does nothing with the policy {policy}, which repairs no rows; leave it out")
+    if named not in ("", settings.fidelity):
+        raise UsageError(f"--fidelity {settings.fidelity} and the policy {settings.policy} name two fidelities; leave one out")
 
 
 def _fields_of(kind: type, prefix: str = "") -> dict[str, dataclasses.Field[Any]]:

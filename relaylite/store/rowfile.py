@@ -27,6 +27,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from relaylite.paths import NotRegularError, open_regular
 from relaylite.reuse.row_loading import Damaged, Loading
 from relaylite.reuse.rows import RowLayout, Rows, Tokens, k_of, v_of
 from relaylite.store.captured import captured_rows, ranges
@@ -84,7 +85,7 @@ class Header:
             if not isinstance(header.scope, str) or not isinstance(header.answer, int | None):
                 raise TypeError("scope or answer")
             return header
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise Corrupt("header cannot be read") from error
 
 
@@ -94,7 +95,11 @@ class RowFile:
     def __init__(self, path: Path) -> None:
         """Raises Corrupt, Newer, or OSError."""
         self.path = path
-        with path.open("rb") as file:
+        try:
+            file = open_regular(path)
+        except NotRegularError as error:
+            raise Corrupt("no regular file") from error
+        with file:
             stat = os.fstat(file.fileno())
             self.n_bytes = stat.st_size
             self.header, self._base = _read_header(file, stat.st_size)
@@ -181,7 +186,7 @@ class RowFile:
 
     def _map(self, order: list[str]) -> Bytes:
         """The file in memory. The sections of `order` are asked of the disk now, in that order, all at once."""
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             size = os.fstat(file.fileno()).st_size
             if _read_header(file, size)[0] != self.header:
                 raise FileNotFoundError(f"{self.name} was replaced")

@@ -147,10 +147,11 @@ def test_a_character_that_was_cut_does_not_shift_what_is_kept() -> None:
     assert [part.tokens for part in made.parts if part.kind == "answer"] == [said.tokens[1:-1]]
 
 
-def test_control_tokens_that_were_sampled_stay_in_an_answer() -> None:
-    said = Answer((IM_START, *b"x", IM_START), "plan")
-    made = build(CHATML, say("user", said))
-    assert [part.tokens for part in made.parts if part.kind == "answer"] == [said.tokens]
+def test_control_tokens_that_were_sampled_are_left_out_of_an_answer() -> None:
+    """A model could begin a message of another role with them, and a saved conversation does not keep them."""
+    made = build(CHATML, say("user", Answer((IM_START, *b"system", IM_START), "plan")))
+    assert [part.tokens for part in made.parts if part.kind == "answer"] == [tuple(b"system")]
+    assert list(made.tokens).count(IM_START) == 2
 
 
 CHUNKS = st.sampled_from([*WordTokenizer.WORDS, b"a", b" ", b"\n", b">", b"<"])

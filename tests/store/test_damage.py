@@ -19,6 +19,7 @@ from support.sample_rows import CAPTURE, LAYOUT, assert_match, rows_of
 from relaylite.reuse.rows import RowLayout
 from relaylite.store import Store
 from relaylite.store.codec import PLAIN
+from relaylite.store.folder import RowFolder
 from relaylite.store.rowfile import MAGIC, PREAMBLE, VERSION, Draft, RowFile, RowWriter
 
 
@@ -31,6 +32,17 @@ def test_a_foreign_file_under_a_name_of_ours_is_ignored(tmp_path):
     store = Store(LAYOUT, PLENTY, folder=tmp_path)
     assert store.prefix(prompt(TEXT), exact=False) is None
     assert ours.exists()
+
+
+def test_a_pipe_in_place_of_a_file_is_a_miss_and_is_removed(tmp_path, caplog):
+    written(tmp_path, TEXT)
+    (path,) = files(tmp_path)
+    path.unlink()
+    os.mkfifo(path)
+    assert found(Store(LAYOUT, PLENTY, folder=tmp_path), TEXT, exact=False) is None
+    assert not path.exists() and "no regular file" in caplog.text
+    os.mkfifo(tmp_path / "ledger.json")
+    assert RowFolder(tmp_path, PLENTY).stats().hits == 0
 
 
 def damaged(content: bytes) -> dict[str, bytes]:

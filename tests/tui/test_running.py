@@ -270,24 +270,25 @@ def test_ctrl_c_twice_quits_if_the_second_comes_soon(within_s: float, quits: boo
     drive(app, scenario)
 
 
-def test_sigterm_stops_what_runs_and_leaves() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_what_runs_and_leaves(number: int) -> None:
     engine = FakeEngine()
     engine.enqueue("an answer that is never finished")
     engine.token_gate.clear()
     app = scripted_app(engine, ["plan"])
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # without a handler of the app the test fails, not the process
+    before = signal.signal(number, signal.SIG_IGN)  # without a handler of the app the test fails, not the process
 
     async def scenario(pilot: Pilot[None]) -> None:
         await say(pilot, "go")
         await until(pilot, engine.in_generate.is_set)
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
         await until(pilot, lambda: app._exit)
 
     try:
         drive(app, scenario)
     finally:
-        signal.signal(signal.SIGTERM, before)
-    assert app.return_code == 143 and engine.is_closed
+        signal.signal(number, before)
+    assert app.return_code == 128 + number and engine.is_closed
 
 
 def test_a_message_sent_before_the_model_is_open_is_seen_and_then_answered() -> None:

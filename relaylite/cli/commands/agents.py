@@ -12,6 +12,7 @@ from relaylite.cli.command import Command
 from relaylite.cli.document import Document
 from relaylite.cli.terminal import Output
 from relaylite.settings.settings import Settings
+from relaylite.terminal_text import fit_for_terminal
 
 
 @click.command("agents", cls=Command, examples=("relaylite agents", "relaylite agents --agents-file mine.toml --json"))
@@ -30,4 +31,5 @@ def command(settings: Settings, document: Document) -> None:
         return
     for agent in agents.values():
         output.line(f"{agent.name} (reads {agent.reads})", color=agent.color)
-        output.write(click.wrap_text(agent.instructions, 100, "    ", "    ") + "\n")
+        for line in click.wrap_text(fit_for_terminal(agent.instructions), 100, "    ", "    ").splitlines():
+            output.line(line)

@@ -13,7 +13,7 @@ from relaylite.chain.attachments import Attachment, read_attachment
 from relaylite.cli import options
 from relaylite.cli.chains import agents_of
 from relaylite.cli.command import Command
-from relaylite.cli.group import TERMINATED
+from relaylite.cli.group import BY_SIGNAL
 from relaylite.cli.interrupts import Terminated, lost_worker
 from relaylite.cli.opening import open_relay
 from relaylite.cli.plain_chat import PlainChat
@@ -58,10 +58,10 @@ def _in_app(settings: Settings, session: str | None, attached: list[Attachment])
     from relaylite.tui import run_app
 
     code = run_app(settings, session=session, files=attached)
-    if code == TERMINATED:
+    if code > BY_SIGNAL:
         if lost := lost_worker():  # the app had the terminal when that was said
             raise RelayliteError(lost)
-        raise Terminated
+        raise Terminated(number=code - BY_SIGNAL)
     return code
 
 

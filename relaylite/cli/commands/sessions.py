@@ -70,7 +70,7 @@ def export(name: str, format_name: str, file: Path | None) -> None:
 def remove(name: str) -> None:
     """Remove the conversation NAME."""
     sessions.remove(name)
-    click.echo(f"removed {name}")
+    Output().line(f"removed {name}")
 
 
 def _about(session: sessions.Session) -> str:
