@@ -23,7 +23,7 @@ from relaylite.reuse.plan import Kind, Plan, Segment
 from relaylite.reuse.policies import FULL
 from relaylite.sampling import Sampling
 
-PARENT_POLL_S = 0.5
+PARENT_POLL_S = 0.2
 PROBE = "1 2 3 4 5"
 
 
