@@ -65,7 +65,7 @@ def test_the_strip_shows_the_stages_of_reuse() -> None:
 
 def test_esc_stops_a_writing_agent_and_keeps_its_text() -> None:
     engine = FakeEngine()
-    engine.enqueue("word " * 400)
+    engine.enqueue(" ".join(f"word {number}" for number in range(400)))
     engine.token_delay = 0.01
     app = scripted_app(engine, ["plan", "code"])
 
@@ -75,7 +75,7 @@ def test_esc_stops_a_writing_agent_and_keeps_its_text() -> None:
         await pilot.press("escape")
         await until(pilot, lambda: not app.state.is_busy)
         record = app.conversation.last
-        assert record is not None and record.state == "stopped" and record.text.startswith("word word")
+        assert record is not None and record.state == "stopped" and record.text.startswith("word 0 word")
         assert app.main.parts.chain.states == ["stopped", "waiting"]
         assert "stopped" in screen_text(app)
 
@@ -318,7 +318,7 @@ def test_a_message_sent_before_the_model_is_open_is_seen_and_then_answered() -> 
 
 def test_the_context_fills_while_an_agent_writes() -> None:
     engine = FakeEngine()
-    engine.enqueue("x" * 2000)
+    engine.enqueue(" ".join(map(str, range(1000))))
     engine.token_delay = 0.002
     app = scripted_app(engine, ["plan"])
 
