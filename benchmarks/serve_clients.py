@@ -54,8 +54,8 @@ def installed(folder: Path, name: str) -> Path:
     python = folder / name / "bin" / "python"
     if not python.exists():
         venv.create(folder / name, with_pip=True)
-    if PACKAGES[name]:
-        subprocess.run([python, "-m", "pip", "install", "-q", *PACKAGES[name]], check=True)
+        if PACKAGES[name]:
+            subprocess.run([python, "-m", "pip", "install", "-q", *PACKAGES[name]], check=True)
     return python
 
 
@@ -139,6 +139,7 @@ def options_of() -> argparse.Namespace:
     parser.add_argument("--model", default="default")
     parser.add_argument("--ctx", type=int, default=4096)
     parser.add_argument("--max-tokens", type=int, default=350)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--llama-server", type=Path)
     parser.add_argument("--no-llama-server", action="store_true")
     return parser.parse_args()
@@ -149,11 +150,12 @@ def main() -> None:
     folder: Path = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     model = str(resolve_model(options.model))
-    commands = {"relaylite": [sys.executable, "-m", "relaylite", "serve", "--model", model, "--ctx", str(options.ctx)]}
+    threads = ["--threads", str(options.threads)]
+    commands = {"relaylite": [sys.executable, "-m", "relaylite", "serve", "--model", model, "--ctx", str(options.ctx), *threads]}
     if not options.no_llama_server:
         server = options.llama_server or built_llama_server(folder)
         commands = {
-            "llama-server": [str(server), "-m", model, "-c", str(options.ctx), "-np", "1", "--cache-reuse", "32", "--jinja"],
+            "llama-server": [str(server), "-m", model, "-c", str(options.ctx), "-np", "1", "--cache-reuse", "32", "--jinja", *threads],
             **commands,
         }
     for name in options.clients:
