@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import math
 import signal
 import time
@@ -12,7 +13,7 @@ from functools import partial
 from queue import Empty
 from typing import ClassVar
 
-from textual.app import App, SystemCommand
+from textual.app import App, RenderableType, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 from textual.notifications import SeverityLevel
@@ -22,15 +23,15 @@ from textual.widget import MountError
 
 from relaylite.settings.settings import Settings
 from relaylite.terminal_text import fit_for_terminal
-from relaylite.tui import look
+from relaylite.tui import failures, look
 from relaylite.tui.commands import COMMANDS
 from relaylite.tui.engine.reports import Report, joined
 from relaylite.tui.engine.thread import EngineThread
 from relaylite.tui.files import History
+from relaylite.tui.mends import mend_textual
 from relaylite.tui.run_state import RunState
 from relaylite.tui.screens.main import choosing
 from relaylite.tui.screens.main.screen import MainScreen
-from relaylite.tui.widgets.prompt_input import teach_alt_enter
 
 UPDATES_PER_SECOND = 20
 UI_SHARE = 0.18  # of the time that drawing may take while text streams; dearer updates come less often
@@ -39,6 +40,8 @@ GC_THRESHOLD = 50_000  # collections of young objects pause the screen; with fro
 CLOSE_TIMEOUT_S = 3.0
 QUIT_AGAIN_S = 2.0
 TERMINATED = 128 + signal.SIGTERM
+
+log = logging.getLogger(__name__)
 
 
 class RelayApp(App[None]):
@@ -57,11 +60,12 @@ class RelayApp(App[None]):
 
     def __init__(self, settings: Settings, engine: EngineThread, state: RunState, history: History) -> None:
         super().__init__()
-        teach_alt_enter()
+        mend_textual()
         self.settings = settings
         self.engine = engine
         self.state, self.conversation = state, state.conversation
         self.main = MainScreen(self, engine, state, history)
+        self.failure = ""  # what ended the app, in one line; the log has the traceback
         self._drain_timer: Timer | None = None
         self._interrupted_at = -math.inf  # never
         self._gc_threshold = gc.get_threshold()
@@ -149,6 +153,19 @@ class RelayApp(App[None]):
 
     async def action_quit(self) -> None:
         self.exit()
+
+    def _handle_exception(self, error: Exception) -> None:
+        if failures.comes_too_late(error, self.is_running):
+            log.info("too late: %s", failures.name_of(error))
+            return
+        log.error("the app failed", exc_info=error)
+        self.failure = self.failure or failures.name_of(error)
+        super()._handle_exception(error)
+
+    def panic(self, *renderables: RenderableType) -> None:
+        """Called by Textual where one of its threads failed; what it would print goes to the log."""
+        self.failure = self.failure or "the thread that reads the terminal failed"
+        super().panic(*renderables)
 
     def on_unmount(self) -> None:
         if self._drain_timer is not None:

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from textual import _ansi_sequences, events
+from textual import events
 from textual.message import Message
 
 from relaylite.tui.files import History
 from relaylite.tui.widgets.fields import TextField
 
 NEW_LINE_KEYS = ("ctrl+j", "shift+enter", "alt+enter", "shift+\r")  # the last: xterm's modifyOtherKeys
-
-
-class _AltEnter:
-    value = "alt+enter"
-
-
-def teach_alt_enter() -> None:
-    """Terminals without the kitty protocol send ESC CR for Alt+Enter, which Textual 8 takes for Enter."""
-    sequences: Any = _ansi_sequences.ANSI_SEQUENCES_KEYS
-    sequences["\x1b\r"] = sequences["\x1b\n"] = (_AltEnter,)
 
 
 class PromptInput(TextField):
