@@ -18,20 +18,23 @@ from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
+from textual.theme import Theme
 from textual.timer import Timer
 from textual.widget import MountError
 
 from relaylite.settings.settings import Settings
 from relaylite.terminal_text import fit_for_terminal
-from relaylite.tui import failures, look
+from relaylite.tui import failures, files, look
 from relaylite.tui.commands import COMMANDS
 from relaylite.tui.engine.reports import Report, joined
 from relaylite.tui.engine.thread import EngineThread
 from relaylite.tui.files import History
 from relaylite.tui.mends import mend_textual
 from relaylite.tui.run_state import RunState
+from relaylite.tui.screens.dialog import Dialog
 from relaylite.tui.screens.main import choosing
 from relaylite.tui.screens.main.screen import MainScreen
+from relaylite.tui.screens.map_screen import MapScreen
 
 UPDATES_PER_SECOND = 20
 UI_SHARE = 0.18  # of the time that drawing may take while text streams; dearer updates come less often
@@ -72,7 +75,8 @@ class RelayApp(App[None]):
         self._updated_at = self._ui_time = 0.0
         self.register_theme(look.DARK)
         self.register_theme(look.LIGHT)
-        self.theme = settings.tui.theme if settings.tui.theme in self.available_themes else look.DARK.name
+        wanted = settings.tui.theme or files.kept_theme()
+        self.theme = wanted if wanted in self.available_themes else look.DARK.name
         self.replaced_keys = {str(name): str(keys) for name, keys in settings.tui.keys.items()}
         self.set_keymap(self.replaced_keys)
 
@@ -87,10 +91,17 @@ class RelayApp(App[None]):
         self.engine.start()
         choosing.open_model(self.main.desk, self.settings.model)
         self._drain_timer = self.set_interval(1 / UPDATES_PER_SECOND, self._drain)
+        self.theme_changed_signal.subscribe(self, self._keep_theme)
         self._gc_threshold = gc.get_threshold()
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD, 20, 50)
+
+    def _keep_theme(self, theme: Theme) -> None:
+        """A theme that was chosen here is that of the next start, unless the settings name one."""
+        files.keep_theme(theme.name)
+        if self.settings.tui.theme:
+            self.notify(f"tui.theme in your settings is {self.settings.tui.theme}, which the next start takes.")
 
     async def _drain(self) -> None:
         """Show what the engine reported since the last time."""
@@ -122,8 +133,14 @@ class RelayApp(App[None]):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        """What is said to the user is text: never markup, and never a command to the terminal."""
-        super().notify(fit_for_terminal(message), title=title, severity=severity, timeout=timeout, markup=False)
+        """What is said to the user is text: never markup, and never a command to the terminal. It lies over nothing."""
+        text = fit_for_terminal(message)
+        super().notify(text, title=title, severity=severity, timeout=timeout, markup=False)
+        if not self.is_running or not self.screen_stack:
+            return
+        self.main.parts.notices.say(text, severity, timeout)
+        if isinstance(self.screen, Dialog | MapScreen):
+            self.screen.tell(text, timeout or self.NOTIFICATION_TIMEOUT)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         if screen is self.main:

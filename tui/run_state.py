@@ -62,6 +62,13 @@ class RunState:
         """How many agents have answered the last message."""
         return sum(turn.is_kept for turn in self.conversation.rounds[-1].turns) if self.conversation.rounds else 0
 
+    @property
+    def invitation(self) -> str:
+        """What the empty input says: whom a message goes to, and what Enter alone does."""
+        if self.is_busy or not self.can_resume:
+            return "Message to the agents"
+        return f"Enter goes on with {self.agents[self.n_answered].name}; or a message to the agents"
+
     def begin(self) -> None:
         """A run starts."""
         self.running_since, self.current = time.monotonic(), None

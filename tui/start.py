@@ -15,6 +15,7 @@ from relaylite.chain.agents import choose_agents, load_agents
 from relaylite.errors import RelayliteError, UsageError
 from relaylite.reuse.policies import parse_policy
 from relaylite.tui.app import CLOSE_TIMEOUT_S, RelayApp
+from relaylite.tui.commands import check_keys
 from relaylite.tui.engine.jobs import KeptConversation
 from relaylite.tui.engine.opener import ModelOpener
 from relaylite.tui.engine.thread import EngineThread
@@ -40,6 +41,7 @@ def start(settings: Settings, session: str | None, files: Sequence[Attachment]) 
     """Run the app in this terminal; exit code 0 when the user quits, 143 after SIGTERM."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()) or not can_show_app():
         raise UsageError("the terminal app needs a terminal for input, output and errors; use --plain, or `relaylite run`")
+    check_keys(settings.tui.keys)
     known = load_agents(settings.agents_file)
     agents = choose_agents(settings.agents, known)
     policy = parse_policy(settings.policy, settings.fidelity)

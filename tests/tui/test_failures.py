@@ -135,6 +135,8 @@ def test_a_dumb_terminal_gets_lines() -> None:
     with pty_app("chat", "--help", environment={"TERM": "dumb"}) as app:
         assert app.wait_end() == 0
     code = "from relaylite.settings.settings import Settings; from relaylite.tui import run_app; run_app(Settings())"
-    with pty_app("chat", preparation=f"import sys\ntry:\n    {code}\nexcept Exception as e: sys.exit(str(e))", environment={"TERM": "dumb"}) as app:
+    with pty_app(
+        "chat", preparation=f"import sys\ntry:\n    {code}\nexcept Exception as e: sys.exit(str(e))", environment={"TERM": "dumb"}
+    ) as app:
         assert app.wait_end() == 1
         assert b"--plain" in app.received and b"\x1b[?1049h" not in app.received

@@ -17,7 +17,6 @@ from relaylite.tui.screens.dialog import Dialog
 from relaylite.tui.text import figures
 from relaylite.tui.widgets.fields import LineField
 
-
 log = logging.getLogger(__name__)
 
 

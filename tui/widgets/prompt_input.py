@@ -21,6 +21,9 @@ class PromptInput(TextField):
             super().__init__()
             self.text = text
 
+    class Left(Message):
+        """Tab: to the conversation."""
+
     def __init__(self, history: History, **kwargs: Any) -> None:
         super().__init__(highlight_cursor_line=False, **kwargs)
         self._history = history
@@ -36,6 +39,10 @@ class PromptInput(TextField):
             event.stop()
             event.prevent_default()
             self.insert("\n")
+        elif event.key == "tab":
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.Left())
         else:
             await super()._on_key(event)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from relaylite.events import ChainFinished, ChainStarted, Phase, PrefillDone, TextDelta, TurnFinished, TurnStarted
+from relaylite.tui import look
 from relaylite.tui.conversation import State, TurnRecord
 from relaylite.tui.engine import reports
 from relaylite.tui.run_state import RunState
@@ -49,6 +50,8 @@ class RunView:
     def tick(self) -> None:
         """Called many times a second: the seconds that the running turn has taken, and what else goes on."""
         state, parts = self._state, self._parts
+        if parts.input.placeholder != state.invitation:
+            parts.input.placeholder = state.invitation
         if state.info is None:
             parts.status.spin()
         elif state.running_since is not None:
@@ -136,6 +139,8 @@ class RunView:
         if report.outcome == "failed":
             self._notices.complain(report.reason)
         else:
-            if report.outcome == "paused":
-                self._notices.say("Paused. F9 corrects the answer; Enter on an empty input goes on.", timeout=8)
-            parts.status.show_turn(state.conversation.last)
+            last = state.conversation.last
+            if report.outcome == "paused" and last is not None:
+                parts.status.show_text(f"{look.PAUSE_SIGN} Paused after {last.agent}: Enter goes on, F9 corrects the answer", "$warning")
+            else:
+                parts.status.show_turn(last)

@@ -43,11 +43,12 @@ def _begin(desk: Desk) -> None:
 
 
 def cancel(desk: Desk) -> None:
-    """Stop what runs; else close the search. Then go to the input."""
-    if desk.state.is_working:
+    """Close the search if that has the focus; else stop what runs; else close the search. Then go to the input."""
+    search = desk.parts.search
+    if desk.state.is_working and not search.has_focus_within:
         desk.engine.cancel()
-    elif desk.parts.search.is_open:
-        desk.parts.search.close()
+    elif search.is_open:
+        search.close()
         desk.parts.transcript.clear_mark()
     desk.parts.input.focus()
 
