@@ -29,6 +29,7 @@ from relaylite.tui.commands import COMMANDS
 from relaylite.tui.engine.reports import Report, joined
 from relaylite.tui.engine.thread import EngineThread
 from relaylite.tui.files import History
+from relaylite.tui.frugal import be_frugal, forget_screen
 from relaylite.tui.mends import mend_textual
 from relaylite.tui.run_state import RunState
 from relaylite.tui.screens.dialog import Dialog
@@ -64,6 +65,8 @@ class RelayApp(App[None]):
     def __init__(self, settings: Settings, engine: EngineThread, state: RunState, history: History) -> None:
         super().__init__()
         mend_textual()
+        be_frugal()
+        forget_screen()
         self.settings = settings
         self.engine = engine
         self.state, self.conversation = state, state.conversation

@@ -12,6 +12,7 @@ from pathlib import Path
 from textual.app import App, SuspendNotSupported
 
 from relaylite.errors import UsageError
+from relaylite.tui.frugal import forget_screen
 
 FALLBACKS = ("nano", "vi")
 
@@ -39,6 +40,8 @@ def edit_outside(app: App[None], text: str) -> str:
             edited = path.read_bytes().decode("utf-8", "replace")
         except (OSError, SuspendNotSupported) as error:
             raise UsageError(f"{command[0]} cannot edit the text: {error}") from error
+        finally:
+            forget_screen()
     if code != 0:
         raise UsageError(f"{command[0]} ended with code {code}: the text stays as it was")
     return edited if text.endswith("\n") else edited.removesuffix("\n")

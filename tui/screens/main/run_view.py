@@ -14,6 +14,7 @@ from relaylite.tui.screens.main.parts import MainParts
 
 PHASE_STATES: dict[str, State] = {"render": "reusing", "place": "reusing", "repair": "repairing", "suffix": "reading", "write": "writing"}
 FIGURES_EVERY = 10  # ticks between two drawings of a growing answer's figures
+STATUS_EVERY = 4  # of the seconds and the sign that turns: each drawing is bytes on the line
 
 RunReport = (
     ChainStarted | TurnStarted | Phase | PrefillDone | TextDelta | TurnFinished | ChainFinished | reports.Attached | reports.RunEnded
@@ -52,20 +53,22 @@ class RunView:
         state, parts = self._state, self._parts
         if parts.input.placeholder != state.invitation:
             parts.input.placeholder = state.invitation
+        self._ticks += 1
+        if state.running is not None and state.running.state == "writing" and self._ticks % FIGURES_EVERY == 0:
+            self._grow(state.running)
+        if self._ticks % STATUS_EVERY:
+            return
         if state.info is None:
             parts.status.spin()
         elif state.running_since is not None:
             parts.status.show_running(state.running, time.monotonic() - state.running_since)
-            if state.running is not None and state.running.state == "writing":
-                self._grow(state.running)
         elif state.is_measuring:
-            parts.status.show_text("Measuring a full prefill… Esc stops")
+            parts.status.show_measuring(state.measured_share)
 
     def _grow(self, record: TurnRecord) -> None:
         """The context fills while an answer is written."""
         self._parts.top.redraw()
-        self._ticks += 1
-        if record is self._parts.inspector.record and self._ticks % FIGURES_EVERY == 0:
+        if record is self._parts.inspector.record:
             self._parts.inspector.refresh_figures()
 
     async def _chain_started(self, report: ChainStarted) -> None:

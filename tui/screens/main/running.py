@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 from relaylite.tui.commands import in_place_of
 from relaylite.tui.conversation import TurnRecord
@@ -82,5 +83,5 @@ def measure_shown(desk: Desk) -> None:
 
 def measure(desk: Desk, record: TurnRecord) -> None:
     if not desk.refuses():
-        desk.state.is_measuring = True
+        desk.state.is_measuring, desk.state.measuring_since, desk.state.measured_turn = True, time.monotonic(), record
         desk.engine.measure(record.round, record.index)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 
 from textual import events
+from textual.content import Content
 from textual.geometry import Size
 from textual.selection import Selection
 from textual.strip import Strip
@@ -19,6 +20,7 @@ from textual.visual import RenderOptions
 from textual.widget import Widget
 
 from relaylite.terminal_text import fit_for_terminal
+from relaylite.tui.text.changes import changed_region
 from relaylite.tui.text.markdown_lines import MarkdownBlock, blocks_of
 from relaylite.tui.text.search import places_of
 from relaylite.tui.text.wrapped import Row, Selected, rows_of, text_of
@@ -53,9 +55,15 @@ class Answer(Widget):
 
     def write(self, text: str) -> None:
         """Append `text`."""
-        rows = self._n_rows
+        n_rows, settled = self._n_rows, self._n_settled
+        start, before = self._ends[settled - 1] if settled else 0, self._rows_behind(settled)
         self._take(fit_for_terminal(text))
-        self.refresh(layout=self._n_rows != rows)  # laying out the whole screen costs ten times a repaint
+        if self._n_rows != n_rows:
+            self.refresh(layout=True)
+            return
+        changes = (changed_region(new, old, start + y) for y, (new, old) in enumerate(zip_longest(self._rows_behind(settled), before)))
+        if regions := [region for region in changes if region is not None]:
+            self.refresh(*regions)  # laying out the whole screen costs ten times a repaint, and a repaint ten times a row
 
     def settle(self, text: str) -> None:
         """Show `text`, whatever was written before."""
@@ -87,6 +95,10 @@ class Answer(Widget):
     @property
     def _n_rows(self) -> int:
         return max(0, self._ends[-1] - 1) if self._ends else 0
+
+    def _rows_behind(self, settled: int) -> list[Content]:
+        """What the rows of all blocks but the first `settled` ones show."""
+        return [content for laid in self._laid[settled:] for content in (*(row.content for row in laid.rows), Content(""))]
 
     def _take(self, text: str) -> None:
         """Add text to the source and parse what is not settled."""
