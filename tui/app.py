@@ -13,7 +13,8 @@ from functools import partial
 from queue import Empty
 from typing import ClassVar
 
-from textual.app import App, RenderableType, SystemCommand
+from rich.console import RenderableType
+from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 from textual.notifications import SeverityLevel

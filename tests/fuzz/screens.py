@@ -13,6 +13,7 @@ import numpy as np
 from support.app_driver import scripted_app, until
 from support.fakes import FakeEngine
 from textual import events
+from textual.errors import NoWidget
 from textual.pilot import OutOfBounds, Pilot
 
 from relaylite.tui.app import RelayApp
@@ -96,7 +97,7 @@ async def _session(app: RelayApp, rng: np.random.Generator) -> None:
                 break
             try:
                 done.append(await _step(pilot, app, rng))
-            except OutOfBounds:
+            except (OutOfBounds, NoWidget):
                 pass  # the screen became smaller meanwhile
             except BaseException as error:
                 error.add_note(f"after {', '.join(done)}")

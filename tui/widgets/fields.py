@@ -18,8 +18,8 @@ from relaylite.tui.text.corrections import fit_with_line_ends
 
 def is_typed_text(event: events.Key) -> bool:
     """Whether the key is a character that belongs into a text, though Python does not call it printable."""
-    character = event.character
-    return bool(character) and not event.is_printable and ord(character[0]) >= 0xA0 and fit_for_terminal(character) == character
+    character = event.character or " "
+    return not event.is_printable and ord(character[0]) >= 0xA0 and fit_for_terminal(character) == character
 
 
 class LineField(Input):

@@ -42,7 +42,8 @@ EXAMPLES = (
 def command(plain: bool, session: str | None, files: tuple[str, ...], settings: Settings, quiet: bool, verbose: bool) -> int:
     """Talk to a chain of agents; each keeps its history.
 
-    On a terminal this opens an app. Elsewhere, on a dumb terminal (TERM=dumb), or with --plain, each line read is a message. Files go with the first message.
+    On a terminal this opens an app. Elsewhere, with TERM=dumb, or with --plain, each line read is a message. Files go with the first
+    message.
     """
     saved = sessions.load(session) if session is not None else None
     agents, attached = agents_of(settings), [read_attachment(file) for file in files]

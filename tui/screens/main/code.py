@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from relaylite.terminal_text import one_line
+from relaylite.terminal_text import fit_for_terminal, one_line
 from relaylite.tui.conversation import TurnRecord
 from relaylite.tui.screens.dialog import ChoiceDialog
 from relaylite.tui.screens.main import documents
@@ -35,7 +35,7 @@ def copy(desk: Desk, record: TurnRecord) -> None:
     """Put a code block of that answer on the clipboard."""
 
     def take(block: CodeBlock) -> None:
-        desk.app.copy_to_clipboard(block.code)
+        desk.app.copy_to_clipboard(fit_for_terminal(block.code))
         desk.app.notify(f"Copied {len(block.code.splitlines()):,} lines of code.", timeout=2)
 
     _with_block(desk, record, "Copy which code?", take)
