@@ -98,6 +98,11 @@ def history_file() -> Path:
     return data_folder() / "history.jsonl"
 
 
+def theme_file() -> Path:
+    """The theme that was chosen last in the terminal app."""
+    return data_folder() / "theme"
+
+
 def shipped_models_folder() -> Path:
     """The catalogue and the profiles that come with relaylite: inside the package, or beside it in a source tree."""
     package = Path(__file__).parent

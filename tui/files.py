@@ -9,11 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from relaylite import paths
 from relaylite.errors import UsageError
 from relaylite.paths import read_whole, replacing
 from relaylite.plugins.exporters import as_markdown
 from relaylite.tui.conversation import RoundRecord
 
+CONVERSATION_LIMIT = 500_000_000  # bytes; no conversation fills that
 HISTORY_LIMIT = 500
 HISTORY_ENTRY_LIMIT = 20_000  # characters; a pasted file is no message to call back
 
@@ -35,6 +37,10 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file. Raises UsageError in one line that names the file."""
     try:
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path} is no saved conversation: it is no file")
+        if path.stat().st_size > CONVERSATION_LIMIT:
+            raise UsageError(f"{path} is no saved conversation: it is larger than {CONVERSATION_LIMIT // 10**6} MB")
         data = json.loads(read_whole(path).decode())
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
@@ -52,6 +58,19 @@ def markdown_of(rounds: Iterable[RoundRecord], model: str, policy: str) -> str:
         for each in rounds
     ]
     return as_markdown({"model": model, "policy": policy, "rounds": said})
+
+
+def kept_theme() -> str:
+    """The theme that was chosen last in the app; "" for none."""
+    try:
+        return paths.theme_file().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def keep_theme(name: str) -> None:
+    with suppress(UsageError):  # a theme that cannot be kept is no reason to disturb the user
+        write_text(paths.theme_file(), f"{name}\n")
 
 
 class History:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from relaylite.paths import expanded, read_whole
 from relaylite.terminal_text import one_line
 
 WORDS_NAMED, WORD_WIDTH = 4, 40  # of words without a file: how many a notice names, and how much of each
+
+_NAMED = re.compile(r"""(?<!\S)@(?:"[^"\n]+"|'[^'\n]+'|\S+)""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,11 @@ def read_attachment(path: str | Path) -> Attachment:
 
 
 def attached_in(message: str) -> tuple[list[Attachment], list[str]]:
-    """The files that words like `@notes.md` in a message name, and those words that name no file here. Raises as `read_attachment`."""
-    words = dict.fromkeys(word for word in message.split() if word.startswith("@") and word.strip("@"))
+    """The files that words like `@notes.md` or `@"my notes.md"` in a message name, and those words that name no file here.
+
+    Raises as `read_attachment`.
+    """
+    words = dict.fromkeys(word for word in _NAMED.findall(message) if word.strip("@"))
     files = {word: _file_of(word) for word in words}
     found = dict.fromkeys(name for name in files.values() if name)
     return [read_attachment(name) for name in found], [word for word, name in files.items() if not name]
@@ -47,6 +53,8 @@ def attached_in(message: str) -> tuple[list[Attachment], list[str]]:
 
 def _file_of(word: str) -> str:
     """The file that `@notes.md` names, also before a comma or at the end of a sentence; "" if none is there, or none can be seen."""
+    if len(word) > 3 and word[1] in "\"'" and word.endswith(word[1]) and _is_file(word[2:-1]):
+        return word[2:-1]
     names = (word[1:], word[1:].rstrip(".,;:!?)\"'"))
     return next((name for name in names if name and _is_file(name)), "")
 

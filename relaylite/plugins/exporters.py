@@ -8,6 +8,7 @@ from typing import Any
 
 from relaylite.errors import UsageError, did_you_mean
 from relaylite.plugins.entry_points import EXPORTERS, Notify, load_plugins, package_of
+from relaylite.plugins.fences import with_closed_fence
 from relaylite.terminal_text import fit_for_terminal
 
 Exporter = Callable[[Mapping[str, Any]], str]
@@ -20,7 +21,7 @@ def as_markdown(conversation: Mapping[str, Any]) -> str:
         lines += [f"## Message {number}", "", *(f"> {line}" for line in fit_for_terminal(each["task"]).splitlines()), ""]
         for turn in each["turns"]:
             note = " (edited)" if turn["was_edited"] else ""
-            lines += [f"### {turn['agent']}{note}", "", fit_for_terminal(turn["text"]).rstrip(), ""]
+            lines += [f"### {turn['agent']}{note}", "", with_closed_fence(fit_for_terminal(turn["text"]).rstrip()), ""]
     return "\n".join(lines)
 
 

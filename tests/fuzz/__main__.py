@@ -1,6 +1,6 @@
 """Runs fuzzers until the time is over; an episode that fails is named by its seed.
 
-python tests/fuzz cells plans turns conversations headers --minutes 10
+python tests/fuzz cells plans turns conversations headers screens --minutes 10
 python tests/fuzz turns --seed 1234        # that episode again
 """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fuzz import cells, conversations, headers, plans, turns
+from fuzz import cells, conversations, headers, plans, screens, turns
 
 Episode = Callable[[np.random.Generator, Path], None]  # the folder is the episode's own
 
@@ -17,4 +17,5 @@ FUZZERS: dict[str, Episode] = {
     "turns": turns.run,
     "conversations": conversations.run,
     "headers": headers.run,
+    "screens": screens.run,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -42,12 +43,13 @@ EXAMPLES = (
 def command(plain: bool, session: str | None, files: tuple[str, ...], settings: Settings, quiet: bool, verbose: bool) -> int:
     """Talk to a chain of agents; each keeps its history.
 
-    On a terminal this opens an app. Elsewhere, or with --plain, each line read is a message. Files go with the first message.
+    On a terminal this opens an app. Elsewhere, with TERM=dumb, or with --plain, each line read is a message. Files go with the first
+    message.
     """
     saved = sessions.load(session) if session is not None else None
     output = Output(quiet=quiet)
     agents, attached = agents_of(settings, output), [read_attachment(file) for file in files]
-    if not plain and sys.stdin.isatty() and sys.stdout.isatty():
+    if not plain and sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         return _in_app(settings, session, attached)
     with open_relay(settings, output, verbose=verbose) as relay:
         chain = _resumed(relay, saved, settings, agents) if saved is not None else relay.chain(agents)
