@@ -40,7 +40,7 @@ PACKAGES = {
     "pydantic_ai": ["pydantic-ai-slim[openai]"],
     "openai_agents": ["openai-agents"],
     "autogen": ["autogen-agentchat", "autogen-ext[openai]"],
-    "langgraph": ["langgraph-supervisor", "langchain-openai"],
+    "langgraph": ["langgraph", "langchain-openai"],
     "llm": ["llm"],
     "crewai": ["crewai"],
     "aider": ["aider-chat"],

@@ -1,4 +1,4 @@
-"""LangGraph: planner and reviewer on one state of messages; then a supervisor, which needs tools."""
+"""LangGraph: planner and reviewer on one state of messages. Its supervisor needs tools, which the server refuses so far."""
 
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_openai import ChatOpenAI
