@@ -63,7 +63,19 @@ def built_llama_server(folder: Path) -> Path:
     found = list(folder.glob("llama_cpp_python-*/vendor/llama.cpp/build/bin/llama-server"))
     if found:
         return found[0]
-    download = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "llama-cpp-python", "-d", folder, LLAMA]
+    download: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "-q",
+        "--no-deps",
+        "--no-binary",
+        "llama-cpp-python",
+        "-d",
+        folder,
+        LLAMA,
+    ]
     subprocess.run(download, check=True)
     with tarfile.open(next(folder.glob("llama_cpp_python-*.tar.gz"))) as archive:
         archive.extractall(folder, filter="data")

@@ -52,7 +52,7 @@ OPEN: dict[str, set[str]] = {
     "chain": {"agents", "attachments", "chain", "conversation", "result", "sessions"},
     "engine": {"engine", "interface", "llama", "native", "options", "sweep"},
     "gguf": {"adapters", "catalog", "download", "fingerprint", "header"},
-    "prompt": {"builder", "messages", "template", "tokenizer"},
+    "prompt": {"builder", "known_answers", "messages", "template", "tokenizer"},
     "settings": {"readers", "settings", "toml_file"},
     "store": {"Scope", "Store", "codec", "folder", "prefill_speed"},
 }

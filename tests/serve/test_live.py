@@ -47,7 +47,8 @@ def test_an_answer_in_another_agents_message_is_relayed(server: LiveServer) -> N
 def test_leaving_stops_the_engine(server: LiveServer, relay: Relay) -> None:
     body = {"prompt": "Once upon a time", "n_predict": 900, "stream": True}
     with server.http.stream("POST", "/completion", json=body, timeout=120) as answer:
-        next(answer.iter_lines())
+        lines = answer.iter_lines()  # kept: the connection is closed with it
+        next(lines)
         assert relay.completions.overview().n_running == 1
     assert wait_until(lambda: relay.completions.overview().n_running == 0, 10) < 5  # 0.5 s on a machine that has nothing else to do
     assert server.http.post("/completion", json={"prompt": "A", "n_predict": 1}, timeout=120).status_code == 200

@@ -88,14 +88,15 @@ def test_errors_have_anthropics_shape(server: LiveServer, body: Any, status: int
 def test_llama_servers_completion(server: LiveServer, script: ScriptedCompletions) -> None:
     script.enqueue("one\ntwo, three")
     answer = server.http.post(
-        "/completion", json={"prompt": "<|im_start|>x", "n_predict": 50, "stop": [", "], "return_tokens": True, "n_probs": 1}
+        "/completion",
+        json={"prompt": "<|im_start|>x", "parse_special": True, "n_predict": 50, "stop": [", "], "return_tokens": True, "n_probs": 1},
     ).json()
     assert answer["content"] == "one\ntwo" and answer["stop"] is True and answer["has_new_line"] is True
     assert (answer["stop_type"], answer["stopping_word"], answer["tokens_predicted"]) == ("word", ", ", 7)
-    assert bytes(answer["tokens"]) == b"one\ntwo" and answer["tokens_evaluated"] == 2  # the control token is one, as llama-server has it
+    assert bytes(answer["tokens"]) == b"one\ntwo" and answer["tokens_evaluated"] == 2  # the control token is one
     assert answer["completion_probabilities"][0]["top_logprobs"][0]["logprob"] == -0.5
     assert answer["generation_settings"]["n_predict"] == 50 and answer["timings"]["prompt_n"] == 2 and answer["relay"]["computed"] == 2
-    plain = server.http.post("/completion", json={"prompt": "<|im_start|>", "parse_special": False, "n_predict": 3}).json()
+    plain = server.http.post("/completion", json={"prompt": "<|im_start|>", "n_predict": 3}).json()
     assert (plain["stop_type"], plain["tokens_evaluated"]) == ("limit", 12)
     assert server.http.post("/completions", json={"prompt": ["a", 98]}).json()["stop_type"] == "eos"
     assert script.requests[-1].prompt == (97, 98)

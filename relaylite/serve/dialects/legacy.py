@@ -56,8 +56,8 @@ async def completions(request: Request) -> Response:
 
 
 def reads_special(body: Fields) -> bool:
-    """Raw prompts are laid out by the client, control tokens included, unless it says otherwise."""
-    return body.raw("parse_special") is None or body.flag("parse_special")
+    """A prompt may hold what others wrote: names of control tokens stay text unless the client says otherwise."""
+    return body.flag("parse_special")
 
 
 class TextAnswer:
