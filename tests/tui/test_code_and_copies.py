@@ -162,7 +162,7 @@ def test_conversations_and_pictures_ask_before_they_overwrite(name: str, tmp_pat
         await until(pilot, lambda: isinstance(app.screen, OverwriteDialog) and app.screen.query("Button"))
         await pilot.press("ctrl+d")
         await until(pilot, lambda: path.read_text() != "mine")
-        assert any("Saved" in notice for notice in notices(app))
+        await until(pilot, lambda: any("Saved" in notice for notice in notices(app)))
 
     drive(app, scenario)
 

@@ -44,7 +44,7 @@ class AgentsDialog(Dialog[ChainChoice]):
         Binding("space", "pause", "Pause after"),
     ]
     title_text = "Agents"
-    hint = "A adds · Del removes · U/D moves · Space pauses after · Ctrl+D applies · Esc leaves"
+    hint = "Ctrl+D applies · Esc leaves · A adds · Del removes · U/D moves · Space pauses after"
 
     def __init__(self, agents: Sequence[Agent], pauses: frozenset[int], known: Mapping[str, Agent], selected: int = 0) -> None:
         super().__init__()

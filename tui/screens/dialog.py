@@ -28,7 +28,16 @@ class Dialog(ModalScreen[Result | None], Generic[Result]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Leave")]
     title_text = ""
     hint = "Esc leaves"
-    _is_answered = False
+    _is_ready = _is_answered = False
+
+    def on_mount(self) -> None:
+        self._is_ready = True
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A key may come before the dialog's fields are there, or after they are gone. It counts for nothing then, but Esc leaves."""
+        if action in ("leave", "app.pop_screen"):
+            return not self._is_answered
+        return self._is_ready and not self._is_answered
 
     def frame(self) -> Vertical:
         """What the dialog's widgets are put into."""

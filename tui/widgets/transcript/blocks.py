@@ -136,8 +136,8 @@ class TurnBlock(Block):
         Binding("r", "ask('retry')", "Retry"),
         Binding("m", "ask('measure')", "Measure"),
         Binding("v", "ask('map')", "Map"),
-        Binding("b", "ask('copy_code')", "Copy code"),
-        Binding("w", "ask('write_code')", "Write code"),
+        Binding("b", "ask('copy_code')", "Copy code", show=False),
+        Binding("w", "ask('write_code')", "Write code", show=False),
     ]
 
     def __init__(self, record: TurnRecord, color: str, colors: dict[str, str]) -> None:
