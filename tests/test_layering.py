@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # Modules of a package that others may import; those of a package that is not named here are all open.
 OPEN: dict[str, set[str]] = {
-    "chain": {"agents", "attachments", "chain", "conversation", "result", "runner", "sessions"},
+    "chain": {"agents", "attachments", "chain", "conversation", "result", "runner", "session", "sessions"},
     "engine": {"engine", "interface", "llama", "native", "options", "sweep"},
     "gguf": {"adapters", "catalog", "download", "fingerprint", "header"},
     "prompt": {"builder", "messages", "template", "tokenizer"},

@@ -5,7 +5,7 @@ Knows the runner and values. Who reads whom, and what a prompt says, the chain d
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -24,25 +24,30 @@ from relaylite.sampling import Sampling
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """Who answers what, and how. `render_ms` is what making the prompt took."""
+    """Who answers what, and how. `place` is the agent's in the chain, `index` that of the answer in the round.
+
+    `begun`: an answer that goes on; its tokens are the last ones of the prompt. `render_ms` is what making the prompt took.
+    """
 
     agent: str
+    place: int
     index: int
     round: int
     prompt: Prompt
     sampling: Sampling
     policy: Policy
+    begun: Turn | None = None
     render_ms: float = 0.0
 
 
 class TurnRun:
     """Drives one request. Times exclude what the reader of the events does between them.
 
-    The answer is added to `answers`, also if it was stopped half way. If that is None, neither the answer nor its rows are kept.
+    The answer is given to `keep`, also if it was stopped half way. If that is None, neither the answer nor its rows are kept.
     """
 
-    def __init__(self, runner: Runner, run: Run, request: TurnRequest, answers: list[Turn] | None = None) -> None:
-        self._runner, self._run, self._request, self._answers = runner, run, request, answers
+    def __init__(self, runner: Runner, run: Run, request: TurnRequest, keep: Callable[[Turn], None] | None = None) -> None:
+        self._runner, self._run, self._request, self._keep = runner, run, request, keep
         self._metrics = TurnMetrics(prompt_tokens=len(request.prompt.tokens), context_size=runner.info.n_ctx)
         self._text: list[str] = []  # one for each token
         self._decode_ms = 0.0
@@ -53,7 +58,7 @@ class TurnRun:
         Raises Cancelled after the last one. Closed half read, it stops the answer and keeps what was written.
         """
         request, agent = self._request, self._request.agent
-        yield TurnStarted(agent, request.index, request.prompt.parts)
+        yield TurnStarted(agent, request.place, request.prompt.parts, request.index, request.begun.text if request.begun else "")
         yield Phase("render")
         watch = Stopwatch()
         plan = make_plan(request.prompt.tokens, self._runner.matcher, request.policy)
@@ -73,8 +78,8 @@ class TurnRun:
             except (Cancelled, GeneratorExit, KeyboardInterrupt) as error:
                 stopped = error
         turn = self._turn(writer, prefilled) if self._text or stopped is None else None
-        if turn is not None and self._answers is not None:
-            self._answers.append(turn)
+        if turn is not None and self._keep is not None:
+            self._keep(turn)
         if stopped is not None and not isinstance(stopped, Cancelled):
             raise stopped
         if trouble := self._keep_rows():
@@ -111,6 +116,7 @@ class TurnRun:
     def _turn(self, writer: WriterLike, prefilled: Prefilled) -> Turn:
         """The answer as it stands, with the generation figures."""
         request, metrics, n_tokens = self._request, self._metrics, len(self._text)
+        begun_text, begun_tokens = (request.begun.text, request.begun.tokens) if request.begun else ("", ())
         metrics.generated_tokens = n_tokens
         metrics.context_used = metrics.prompt_tokens + n_tokens
         metrics.decode_tokens_per_s = (n_tokens - 1) * 1000 / self._decode_ms if self._decode_ms else 0.0
@@ -118,8 +124,8 @@ class TurnRun:
             request.agent,
             request.index,
             request.round,
-            "".join(self._text),
-            writer.tokens,
+            begun_text + "".join(self._text),
+            begun_tokens + writer.tokens,
             writer.finish_reason,
             metrics,
             request.prompt.parts,
@@ -128,7 +134,7 @@ class TurnRun:
 
     def _keep_rows(self) -> str:
         """Keep the rows of prompt and answer for later turns. Why that failed, if it did: rows are not worth losing an answer for."""
-        if self._answers is None:
+        if self._keep is None:
             return ""
         try:
             self._runner.store.put(self._runner.engine.harvest(self._request.agent))

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relaylite.chain.agents import Agent
+from relaylite.chain.agents import Agent, agents_of
 from relaylite.cli import options
-from relaylite.cli.chains import agents_of
 from relaylite.cli.command import Command
 from relaylite.cli.document import Document
 from relaylite.cli.opening import open_engine

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relaylite.chain.agents import agents_of
 from relaylite.chain.attachments import Attachment, read_attachment
 from relaylite.cli import options
-from relaylite.cli.chains import agents_of, events_of
+from relaylite.cli.chains import events_of
 from relaylite.cli.command import Command
 from relaylite.cli.document import Document
 from relaylite.cli.narrator import Narrator
