@@ -9,12 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from relaylite import paths
-from relaylite.chain import sessions
-from relaylite.chain.agents import choose_agents, load_agents
+from relaylite.chain.agents import agents_of, load_agents
+from relaylite.chain.session import Session, go_on_with
 from relaylite.errors import UsageError
 from relaylite.reuse.policies import parse_policy
 from relaylite.tui.app import CLOSE_TIMEOUT_S, RelayApp
-from relaylite.tui.engine.jobs import KeptConversation
+from relaylite.tui.engine.keeping import Keeper
 from relaylite.tui.engine.opener import ModelOpener
 from relaylite.tui.engine.thread import EngineThread
 from relaylite.tui.files import History
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 LOG_NAME = "tui.log"
 
 
-def start(settings: Settings, session: str | None, files: Sequence[Attachment]) -> int:
+def start(settings: Settings, session: Session | None, files: Sequence[Attachment]) -> int:
     """Run the app in this terminal; exit code 0 when the user quits, 143 after SIGTERM."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("the terminal app needs a terminal for input, output and errors; use --plain, or `relaylite run`")
     known = load_agents(settings.agents_file)
-    agents = choose_agents(settings.agents, known)
+    agents = agents_of(settings)
     policy = parse_policy(settings.policy, settings.fidelity)
-    kept = KeptConversation(sessions.load(session), partial(sessions.save, session)) if session is not None else KeptConversation()
+    keeper = Keeper(session, keeps_new=settings.keep, go_on=partial(go_on_with, settings=settings))
     with owned_terminal(paths.logs_folder() / LOG_NAME):
-        engine = EngineThread(ModelOpener(settings), agents, policy, kept)
-        state = RunState(tuple(agents), policy, known, tuple(files))
+        engine = EngineThread(ModelOpener(settings), agents, policy, keeper)
+        state = RunState(agents, policy, known, tuple(files))
         app = RelayApp(settings, engine, state, History(paths.history_file()))
         before = signal.getsignal(signal.SIGTERM)
         app.run(mouse=settings.tui.mouse)

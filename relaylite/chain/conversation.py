@@ -62,6 +62,11 @@ class Conversation:
         return conversation
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever said."""
+        return not any(self.branches.every)
+
+    @property
     def rounds_read(self) -> list[Round]:
         """The rounds that agents still read."""
         return self.rounds[self.n_dropped :]

@@ -30,6 +30,8 @@ BLOCK_KEYS = (
     ("P", "Unfold the prompt: what was relayed, from where"),
     ("C E R", "Copy; edit; answer again from this agent on"),
     ("M V", "Measure a full prefill; show this turn's cell map"),
+    ("← →", "The version before and after, where there are several: ‹2/3›"),
+    ("G", "Let an answer go on that was cut"),
 )
 SIGNS = (
     ("» › ·", "Reads all answers before it, the last one, the task only"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relaylite.tui.screens.main import choosing, documents, editing, looking, running
+from relaylite.tui.screens.main import choosing, documents, editing, looking, running, versions
 from relaylite.tui.screens.main.desk import Desk
 
 ACTS: dict[str, Callable[[Desk], None]] = {
@@ -22,7 +22,12 @@ ACTS: dict[str, Callable[[Desk], None]] = {
     "edit_answer": editing.edit_last,
     "copy_answer": editing.copy_last,
     "search": looking.open_search,
+    "undo": versions.undo,
+    "redo": versions.redo,
+    "extend": running.extend_last,
     "new": documents.new,
+    "sessions": documents.sessions,
+    "rename": documents.rename,
     "save": documents.save,
     "load": documents.load,
     "export": documents.export,
