@@ -146,3 +146,20 @@ def test_sessions_are_searched_renamed_removed_and_restored(invoke: Invoke, engi
     invoke("sessions", "rm", "three", "--forever")
     assert one_line(invoke("sessions", "restore", "three")) == "no session 'three' was removed; removed are: none"
     assert [entry.name for entry in sessions.sessions()] == ["two"]
+
+
+def test_a_conversation_on_a_terminal_is_kept_by_itself_unless_settings_say_no(
+    invoke: Invoke, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
+    result = invoke("chat", "--plain", "-a", "plan", input="Merge two lists\n/quit\n")
+    assert "kept as session merge-two-lists; `relaylite chat --session merge-two-lists` goes on" in result.stderr
+    assert [(entry.name, entry.n_rounds) for entry in sessions.sessions()] == [("merge-two-lists", 1)]
+    monkeypatch.setenv("RELAYLITE_KEEP", "false")
+    assert "kept as" not in invoke("chat", "--plain", "-a", "plan", input="Another\n/quit\n").stderr
+    assert len(sessions.sessions()) == 1
+
+
+def test_a_pipe_is_kept_with_a_name_only(invoke: Invoke, engine: FakeEngine) -> None:
+    invoke("chat", "-q", "-a", "plan", input="question\n")
+    assert sessions.sessions() == []
