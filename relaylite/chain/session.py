@@ -105,7 +105,7 @@ def _free_name(message: str) -> tuple[str, BaseFileLock]:
     n = 1
     while True:
         name = stem if n == 1 else f"{stem}-{n}"
-        if not sessions.exists(name) and (lock := sessions.locked(name)) is not None:
+        if not sessions.exists(name) and (lock := sessions.locked(name, 0)) is not None:
             if not sessions.exists(name):
                 return name, lock
             lock.release()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 SUFFIX = ".json"
+GLANCE_S = 0.3  # a process that lists sessions has each of them locked for a moment
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 
 
@@ -75,8 +76,8 @@ def exists(name: str) -> bool:
     return _path(name).exists()
 
 
-def locked(name: str) -> BaseFileLock | None:
-    """The right to change this session until it is released or the process ends; None if somebody has it.
+def locked(name: str, wait_s: float = GLANCE_S) -> BaseFileLock | None:
+    """The right to change this session until it is released or the process ends; None if somebody has it, and keeps it for `wait_s`.
 
     Raises UsageError for a name that cannot be one, RelayliteError if the folder cannot be written.
     """
@@ -84,13 +85,13 @@ def locked(name: str) -> BaseFileLock | None:
 
     path = _lock_path(name)
     paths.ensure(path.parent)
-    lock = FileLock(path, timeout=0, mode=0o600, thread_local=False)
+    lock = FileLock(path, timeout=wait_s, mode=0o600, thread_local=False)
     try:
-        lock.acquire()
+        lock.acquire(poll_interval=0.02)
     except Timeout:
         return None
-    except OSError as error:
-        raise RelayliteError(f"cannot lock session {name}: {error.strerror}: {path}") from error
+    except (OSError, NotImplementedError) as error:
+        raise RelayliteError(f"cannot lock session {name}: {error}") from error
     for unfinished in _path(name).parent.glob(f".{name}{SUFFIX}.*"):  # of a process that was killed while it wrote
         unfinished.unlink(missing_ok=True)
     return lock
@@ -231,7 +232,7 @@ def _said(data: Mapping[str, Any]) -> Iterator[str]:
 def _is_open(name: str) -> bool:
     if not _lock_path(name).exists():
         return False
-    lock = locked(name)
+    lock = locked(name, 0)
     if lock is not None:
         lock.release()
     return lock is None

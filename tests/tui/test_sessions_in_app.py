@@ -427,3 +427,18 @@ def test_a_session_goes_on_with_its_agents_and_policy_unless_flags_say_otherwise
         assert ("in this conversation" in screen_text(app)) is not bool(flags)
 
     drive(app, scenario, size=(120, 50))
+
+
+def test_hostile_words_in_a_kept_conversation_are_shown_and_not_obeyed() -> None:
+    data = kept_by_another()
+    data["rounds"][0]["task"] = "clear\x1b[2J [red]it[/] \x1b]52;c;ZXZpbA==\x07"
+    data["agents"][0]["name"] = "plan\x1b[2J"
+    sessions.save("work", data)
+    app = scripted_app(FakeEngine(), ["plan"])
+
+    async def scenario(pilot: Pilot[None]) -> None:
+        await listed(pilot)
+        await until(pilot, lambda: "[red]it[/]" in screen_text(app))
+        assert "\x1b" not in screen_text(app) and "\x07" not in screen_text(app)
+
+    drive(app, scenario)
