@@ -22,7 +22,7 @@ from relaylite.events import ChainStarted, Event, TurnFinished
 from support.fakes import FakeEngine
 
 NAME = "killed"
-LONGEST_S = 0.6
+LONGEST_S = 1.5
 
 
 def talk(seed: int) -> None:
