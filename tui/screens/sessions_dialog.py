@@ -24,6 +24,7 @@ from relaylite.tui.screens.dialog import Dialog
 from relaylite.tui.widgets.fields import LineField
 
 SHOWN_LIMIT = 500
+FIRST_MESSAGE = 64  # characters of it that are shown: one line, also on a screen of 80 columns
 DAY_S = 24 * 3600
 
 log = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ class SessionsDialog(Dialog[str]):
         Binding("slash", "search", "Search"),
     ]
     title_text = "Conversations"
-    hint = "Enter opens · R renames · Del removes, U restores · / searches · Esc leaves"
+    hint = "Enter opens · R renames · Del removes · U restores · / searches"
 
     class Found(Message):
         """The sessions that hold what was searched for."""
@@ -93,7 +94,7 @@ class SessionsDialog(Dialog[str]):
             (one_line(entry.name, 44), "bold"),
             (f"  {_age(entry.changed_s)}  {count}  {one_line(','.join(entry.agents), 40)}", "$muted"),
             (elsewhere, "$warning"),
-            (f"\n  {one_line(entry.first_message, 76)}", "$muted"),
+            (f"\n  {one_line(entry.first_message, FIRST_MESSAGE)}", "$muted"),
         )
 
     @property
