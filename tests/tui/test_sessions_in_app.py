@@ -419,11 +419,11 @@ def test_a_session_goes_on_with_its_agents_and_policy_unless_flags_say_otherwise
     async def scenario(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: said(app) == ["yesterday", "Understood."])
         assert [agent.name for agent in app.state.agents] == [agents] and app.state.policy.label == policy
-        assert f"policy {policy}" in screen_text(app).splitlines()[1]
+        await until(pilot, lambda: f"policy {policy}" in screen_text(app).splitlines()[1])
         assert app.engine._jobs.chain is not None and app.engine._jobs.chain.policy.label == policy
         app.main.action_command("settings")
         await until(pilot, lambda: isinstance(app.screen, SettingsPage) and f"agents           {agents}" in screen_text(app))
-        assert f"policy           {policy.partition(':')[0]}" in screen_text(app)
+        await until(pilot, lambda: f"policy           {policy.partition(':')[0]}" in screen_text(app))
         assert ("in this conversation" in screen_text(app)) is not bool(flags)
 
     drive(app, scenario, size=(120, 50))
