@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from relaylite.chain.attachments import Attachment as Attachment
     from relaylite.chain.attachments import read_attachment as read_attachment
     from relaylite.chain.chain import Chain as Chain
+    from relaylite.chain.conversation import Conversation as Conversation
     from relaylite.chain.conversation import Round as Round
     from relaylite.chain.result import ChainResult as ChainResult
+    from relaylite.chain.session import Session as Session
     from relaylite.errors import Cancelled as Cancelled
     from relaylite.errors import ContextOverflow as ContextOverflow
     from relaylite.errors import EngineBusy as EngineBusy
@@ -42,6 +44,7 @@ _HOME = {
     "Chain": "chain.chain",
     "ChainResult": "chain.result",
     "ContextOverflow": "errors",
+    "Conversation": "chain.conversation",
     "EngineBusy": "errors",
     "EngineClosed": "errors",
     "ModelError": "errors",
@@ -51,6 +54,7 @@ _HOME = {
     "RelayliteError": "errors",
     "Round": "chain.conversation",
     "Sampling": "sampling",
+    "Session": "chain.session",
     "Turn": "events",
     "TurnMetrics": "metrics",
     "UsageError": "errors",

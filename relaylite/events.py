@@ -54,7 +54,7 @@ class Turn:
     """
 
     agent: str
-    index: int  # place in the chain, from 0
+    index: int  # place among the answers of its round, from 0
     round: int  # user message that it answers, from 0
     text: str
     tokens: tuple[int, ...]
@@ -76,11 +76,16 @@ class ChainStarted:
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """An agent is about to answer. `index`: its place in the chain, from 0. `parts`: its whole prompt."""
+    """An agent is about to answer. `index`: its place in the chain, from 0. `parts`: its whole prompt.
+
+    `at`: the place of its answer among those of the round, None if that is `index`. `begun`: the text of an answer that goes on.
+    """
 
     agent: str
     index: int
     parts: tuple[PromptPart, ...]
+    at: int | None = None
+    begun: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from relaylite.chain.attachments import Attachment
+    from relaylite.chain.session import Session
     from relaylite.settings.settings import Settings
 
 __all__ = ["run_app"]
 
 
-def run_app(settings: Settings, *, session: str | None = None, files: Sequence[Attachment] = ()) -> int:
+def run_app(settings: Settings, *, session: Session | None = None, files: Sequence[Attachment] = ()) -> int:
     """Show the app until the user quits; the process's exit code.
 
-    `session` names a conversation to go on with and to keep; `files` go with the first message.
+    `session` keeps the conversation, and may have one to go on with; `files` go with the first message.
     Raises UsageError where there is no terminal.
     """
     from relaylite.tui.start import start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,6 +12,7 @@ from relaylite.terminal_text import one_line
 
 State = Literal["waiting", "reusing", "repairing", "reading", "writing", "done", "failed", "stopped"]
 FINISHED: tuple[State, ...] = ("done", "failed", "stopped")
+ONLY_ONE = (0, 1)  # the first of one version
 
 
 @dataclass(slots=True, eq=False)
@@ -19,6 +20,7 @@ class TurnRecord:
     """One agent's turn, from its start on. `text` grows while it is written; `full_ms` is a measured full prefill.
 
     `is_kept`: the chain has this answer too; a turn that failed or was stopped before its first token is only shown.
+    `index`: its place among the answers of the round; `place`: that of its agent in the chain. `version`: which of how many it is.
     """
 
     agent: str
@@ -34,6 +36,8 @@ class TurnRecord:
     was_edited: bool = False
     is_kept: bool = False
     full_ms: float | None = None
+    place: int = 0
+    version: tuple[int, int] = ONLY_ONE
 
     def finish(self, turn: Turn) -> None:
         """Take over the finished turn's values."""
@@ -75,6 +79,12 @@ class RoundRecord:
     number: int
     files: tuple[str, ...] = ()  # names of what was attached
     turns: list[TurnRecord] = field(default_factory=list)
+    version: tuple[int, int] = ONLY_ONE
+
+    @property
+    def names(self) -> list[str]:
+        """Who has answered, in the order of the answers."""
+        return [turn.agent for turn in self.turns if turn.is_kept]
 
 
 class Conversation:
@@ -98,11 +108,25 @@ class Conversation:
         self.rounds.append(RoundRecord(task, number, files))
         return self.rounds[-1]
 
-    def start_turn(self, agent: str, index: int, parts: tuple[PromptPart, ...]) -> TurnRecord:
+    def start_turn(self, agent: str, place: int, parts: tuple[PromptPart, ...], at: int | None = None) -> TurnRecord:
+        """A new record for the agent at that place of the chain; `at`: its place among the answers, at the end if None."""
         current = self.rounds[-1]
-        record = TurnRecord(agent, index, current.number, "reusing", parts)
-        current.turns.append(record)
+        index = len(current.turns) if at is None else min(at, len(current.turns))
+        for later in current.turns[index:]:
+            later.index += 1
+        record = TurnRecord(agent, index, current.number, "reusing", parts, place=place)
+        current.turns.insert(index, record)
         return record
+
+    def mark_versions(self, found: Mapping[tuple[int, int | None], tuple[int, int]]) -> list[RoundRecord | TurnRecord]:
+        """Say of each message and answer which of how many versions it is; those of which that has changed."""
+        items: list[tuple[RoundRecord | TurnRecord, tuple[int, int | None]]] = []
+        for each in self.rounds:
+            items += [(each, (each.number, None)), *((turn, (each.number, turn.index)) for turn in each.turns)]
+        changed = [(item, found.get(place, ONLY_ONE)) for item, place in items if item.version != found.get(place, ONLY_ONE)]
+        for item, version in changed:
+            item.version = version
+        return [item for item, _ in changed]
 
     def drop(self, round: int, index: int | None = None) -> list[TurnRecord]:
         """Remove a round and what follows, or its turns from `index` on; the removed records."""
@@ -122,7 +146,7 @@ class Conversation:
         for number, (task, files, turns) in enumerate(rounds):
             current = self.start_round(task, number, files)
             for turn in turns:
-                record = TurnRecord(one_line(turn.agent), turn.index, number)
+                record = TurnRecord(one_line(turn.agent), turn.index, number, place=turn.index)
                 record.finish(turn)
                 current.turns.append(record)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from relaylite.chain.agents import Agent
+from relaylite.chain.agents import Agent, unanswered
 from relaylite.chain.attachments import Attachment
 from relaylite.engine.interface import ModelInfo
 from relaylite.reuse.policies import Policy
@@ -25,6 +25,7 @@ class RunState:
     pauses: frozenset[int] = frozenset()
     conversation: Conversation = field(default_factory=Conversation)
     info: ModelInfo | None = None  # None while no model is open
+    model: str = ""  # what the user called the one that is open, or was last
     is_opening: bool = False
     is_measuring: bool = False
     measuring_since: float = 0.0
@@ -33,6 +34,8 @@ class RunState:
     current: TurnRecord | None = None  # the latest turn of the run
     unsent: list[str] = field(default_factory=list)  # messages on their way to the chain
     attached: tuple[str, ...] = ()  # names of the files that go with the message on its way
+    session: str = ""  # the name that the conversation is kept under; "" while it is not
+    is_read_only: bool = False  # another relaylite has the session open
 
     @property
     def is_busy(self) -> bool:
@@ -57,12 +60,13 @@ class RunState:
     @property
     def can_resume(self) -> bool:
         """Whether agents have not answered the last message yet."""
-        return bool(self.conversation.rounds) and self.n_answered < len(self.agents)
+        return bool(self.missing)
 
     @property
-    def n_answered(self) -> int:
-        """How many agents have answered the last message."""
-        return sum(turn.is_kept for turn in self.conversation.rounds[-1].turns) if self.conversation.rounds else 0
+    def missing(self) -> list[int]:
+        """The places of the agents that have not answered the last message."""
+        rounds = self.conversation.rounds
+        return [place for place, _ in unanswered(self.agents, rounds[-1].names)] if rounds else []
 
     @property
     def measured_share(self) -> float | None:
@@ -75,7 +79,7 @@ class RunState:
         """What the empty input says: whom a message goes to, and what Enter alone does."""
         if self.is_busy or not self.can_resume:
             return "Message to the agents"
-        return f"Enter goes on with {self.agents[self.n_answered].name}; or a message to the agents"
+        return f"Enter goes on with {self.agents[self.missing[0]].name}; or a message to the agents"
 
     def begin(self) -> None:
         """A run starts."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from relaylite.chain.agents import Agent
+from relaylite.chain.agents import Agent, unanswered
 from relaylite.chain.conversation import Conversation, Round, messages_for
 from relaylite.chain.role_sampling import sampling_of
 from relaylite.errors import ContextOverflow, UsageError
-from relaylite.events import Turn
+from relaylite.events import PromptPart, Turn
 from relaylite.prompt.builder import Prompt, PromptBuilder
 from relaylite.reuse.rows import Tokens
 from relaylite.sampling import MAX_SEED, Sampling
@@ -31,27 +31,30 @@ class AgentPrompts:
     n_ctx: int
 
     def sampling_of(self, index: int) -> Sampling:
-        """With another seed after each retry: the same one would write the same answer again."""
-        sampling = sampling_of(self.agents[index], self.told)
-        seed = (sampling.seed + self.conversation.n_retries) % (MAX_SEED + 1)
-        return sampling if sampling.is_greedy else replace(sampling, seed=seed)
+        return sampling_of(self.agents[index], self.told)
+
+    def sampling_at(self, index: int, at: int) -> Sampling:
+        """The same for its answer at that place of the last round: another attempt draws another seed."""
+        sampling, number = self.sampling_of(index), len(self.conversation.rounds) - 1
+        n_attempts = self.conversation.branches.n_attempts((number, at), self.agents[index].name)
+        return replace(sampling, seed=(sampling.seed + n_attempts) % (MAX_SEED + 1))
 
     def of(self, index: int) -> Prompt:
         """What the agent at `index` is asked in the last round, with the answers that are there by now."""
         return self._render(index, self.conversation.rounds_read)
 
-    def fitting(self, index: int) -> tuple[Prompt, int]:
+    def fitting(self, index: int, begun: Turn | None = None) -> tuple[Prompt, int]:
         """The same, with room for the answer, and how many rounds have to be dropped for it. Raises ContextOverflow.
 
-        If rounds must go, more go than need be (`ROOM_AFTER_DROP`).
+        If rounds must go, more go than need be (`ROOM_AFTER_DROP`). `begun`: an answer that goes on; the prompt ends with it.
         """
         room, rounds, n_dropped = self._room(index), self.conversation.rounds, self.conversation.n_dropped
         is_open_ended = self.sampling_of(index).max_tokens < 0
-        prompt = self._render(index, rounds[n_dropped:])
+        prompt = _with_begun(self._render(index, rounds[n_dropped:]), begun)
         if len(prompt) > room * (ROOM_AFTER_DROP if is_open_ended else 1):
             while len(prompt) > room * ROOM_AFTER_DROP and n_dropped < len(rounds) - 1:
                 n_dropped += 1
-                prompt = self._render(index, rounds[n_dropped:])
+                prompt = _with_begun(self._render(index, rounds[n_dropped:]), begun)
         self._check_room(index, len(prompt))
         return prompt, n_dropped
 
@@ -64,10 +67,18 @@ class AgentPrompts:
         """The prompt that led to `turn`; that of a loaded turn is rendered again. Raises UsageError if its agent is not there any more."""
         if turn.parts:
             return Prompt(np.array([token for part in turn.parts for token in part.tokens], np.int32), turn.parts)
-        if turn.index >= len(self.agents) or self.agents[turn.index].name != turn.agent:
+        first, last = min(self.conversation.n_dropped, turn.round), self.conversation.rounds[turn.round]
+        until = replace(last, turns=last.turns[: turn.index])
+        rounds = [*self.conversation.rounds[first : turn.round], until]
+        return self.builder.build(messages_for(self.agents, self.place_of(turn), rounds, turn.index))
+
+    def place_of(self, turn: Turn) -> int:
+        """The place in the chain of the agent that gave this answer. Raises UsageError if it is not there any more."""
+        before = [each.agent for each in self.conversation.rounds[turn.round].turns[: turn.index]]
+        place = next((index for index, _ in unanswered(self.agents, before) if self.agents[index].name == turn.agent), None)
+        if place is None:
             raise UsageError(f"the prompt of {turn.agent} is not known any more: the chain has other agents now")
-        first = min(self.conversation.n_dropped, turn.round)
-        return self._render(turn.index, self.conversation.rounds[first : turn.round + 1])
+        return place
 
     def earlier_messages(self) -> Iterator[Tokens]:
         """For each agent the tokens that its next prompt will start with, whatever the next message is."""
@@ -78,7 +89,8 @@ class AgentPrompts:
             yield prompt.tokens[: sum(len(part.tokens) for part in prompt.parts[:last_user])]
 
     def _render(self, index: int, rounds: Sequence[Round]) -> Prompt:
-        return self.builder.build(messages_for(self.agents, index, rounds))
+        places = dict(unanswered(self.agents, [turn.agent for turn in rounds[-1].turns]))
+        return self.builder.build(messages_for(self.agents, index, rounds, places.get(index)))
 
     def _room(self, index: int) -> int:
         """Tokens that the prompt may have, so that the answer still fits."""
@@ -90,3 +102,10 @@ class AgentPrompts:
                 f"agent {self.agents[index].name}: its prompt of {n_prompt} tokens and {self.n_ctx - room} tokens of answer do not fit "
                 f"the context of {self.n_ctx}; shorten the task, lower max tokens, or open the model with a larger context"
             )
+
+
+def _with_begun(prompt: Prompt, begun: Turn | None) -> Prompt:
+    if begun is None:
+        return prompt
+    part = PromptPart("answer", begun.agent, begun.tokens, begun.text)
+    return Prompt(np.array([*prompt.tokens, *begun.tokens], np.int32), (*prompt.parts, part))

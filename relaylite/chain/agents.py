@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -16,6 +17,7 @@ from relaylite import paths
 from relaylite.errors import UsageError, did_you_mean
 from relaylite.plugins.entry_points import AGENTS, Notify, load_plugins, package_of, warn
 from relaylite.sampling import Sampling
+from relaylite.settings.settings import Settings
 from relaylite.settings.toml_file import read_toml
 
 Reads = Literal["task", "previous", "all"]
@@ -200,6 +202,28 @@ def choose_agents(names: Iterable[str | Agent], known: Mapping[str, Agent] | Non
     if not chosen:
         raise UsageError(f"a chain needs at least one agent; known: {', '.join(known)}")
     return chosen
+
+
+def agents_of(settings: Settings, notify: Notify = warn) -> tuple[Agent, ...]:
+    """The agents that the settings name. Sampling values of flags and variables replace the agents' own.
+
+    `notify` gets one line for each plugin that is left out. Raises UsageError for a name that no agent has.
+    """
+    named = choose_agents(settings.agents, load_agents(settings.agents_file, notify))
+    return tuple(agent.with_sampling(settings.forced_sampling()) for agent in named)
+
+
+def unanswered(agents: Sequence[Agent], answered: Sequence[str]) -> list[tuple[int, int]]:
+    """Which of a chain's agents have not answered a message yet, and where each one's answer belongs among those that are there then.
+
+    `answered`: the names of those that have, in the order of their answers. An agent that was put between them belongs there; answers
+    of agents that left the chain stay where they are.
+    """
+    blocks = SequenceMatcher(a=[agent.name for agent in agents], b=answered, autojunk=False).get_matching_blocks()
+    place = {block.a + i: block.b + i for block in blocks for i in range(block.size)}
+    missing = [index for index in range(len(agents)) if index not in place]
+    behind = (min((at for index, at in place.items() if index > each), default=len(answered)) for each in missing)
+    return [(index, at + n) for n, (index, at) in enumerate(zip(missing, behind, strict=True))]
 
 
 def _named(name: str, known: Mapping[str, Agent]) -> Agent:

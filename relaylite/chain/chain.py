@@ -6,33 +6,37 @@ Decides who answers next. A turn itself is `turn.py`'s, what an agent is asked `
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from relaylite.chain import notices, transcript
 from relaylite.chain.agent_prompts import AgentPrompts
-from relaylite.chain.agents import Agent, choose_agents
+from relaylite.chain.agents import Agent, choose_agents, unanswered
 from relaylite.chain.attachments import Attachment
-from relaylite.chain.conversation import Conversation, Round
+from relaylite.chain.conversation import Conversation, Round, unfinished
 from relaylite.chain.result import ChainResult
+from relaylite.chain.session import Session
 from relaylite.chain.settling import Settling, settle
 from relaylite.chain.turn import TurnRequest, TurnRun
-from relaylite.errors import EngineClosed, UsageError
-from relaylite.events import ChainFinished, ChainStarted, Event, Notice, PrefillDone
+from relaylite.errors import EngineClosed, RelayliteError, UsageError
+from relaylite.events import ChainFinished, ChainStarted, Event, Notice, PrefillDone, Turn, TurnFinished
 from relaylite.machine.resources import peak_resident_bytes
 from relaylite.metrics import Stopwatch
 from relaylite.reuse.policies import FULL, Policy, parse_policy
 from relaylite.runs.runner import CLOSED_MEANWHILE, Run, Runner
 from relaylite.sampling import Sampling
 
+T = TypeVar("T")
+
 
 class Chain:
     """A conversation with agents on one engine. `Relay.chain` makes it.
 
     Between runs, `agents`, `policy` and `sampling` may be changed; an agent's own sampling values go before `sampling`. `conversation`
-    holds what was said; change it by `edit` and `retry`, which raise EngineBusy while a run goes on.
+    holds what was said; change it by `edit`, `retry` and `change`, which raise EngineBusy while a run goes on.
+    `session`: where the conversation is kept, when a message begins, after every answer, and after every change; None: nowhere.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class Chain:
         self._notices: list[str] = []
         self._wall_ms = 0.0
         self.conversation = Conversation()
+        self.session: Session | None = None
         self.agents = agents
         self.policy = policy
         self._told = dict(told)
@@ -107,10 +112,10 @@ class Chain:
         The engine runs while an event is asked for. Closing the stream half read, or dropping it, stops the answer that is being written
         and keeps its text; so does `cancel`.
 
-        Raises at once: UsageError for an empty task, or if there is no agent `stop_after`; ContextOverflow if some agent's prompt cannot
-        fit; EngineBusy while another run is not read to its end; EngineClosed. Raised when an event is asked for: Cancelled after
-        `cancel`, ContextOverflow if answers have filled the context, EngineClosed if the model is closed meanwhile, and what the engine
-        raises.
+        Raises at once: UsageError for an empty task, if there is no agent `stop_after`, or if another process has the session open;
+        ContextOverflow if some agent's prompt cannot fit; EngineBusy while another run is not read to its end; EngineClosed. Raised when
+        an event is asked for: Cancelled after `cancel`, ContextOverflow if answers have filled the context, EngineClosed if the model is
+        closed meanwhile, and what the engine raises.
         """
         self._runner.check_free()
         if not task.strip():
@@ -120,10 +125,23 @@ class Chain:
         return self._begin(round, stop_after)
 
     def resume(self, stop_after: int | None = None) -> Generator[Event, None, None]:
-        """Like `stream`, for the agents that have not answered the last message yet. Raises UsageError if there are none."""
-        if not self.rounds or len(self.rounds[-1].turns) >= (len(self.agents) if stop_after is None else stop_after + 1):
+        """Like `stream`, for the agents that have not answered the last message yet. Raises UsageError if there are none.
+
+        An agent that was put between those that have answered does so in its place.
+        """
+        last = len(self.agents) - 1 if stop_after is None else stop_after
+        if not self.rounds or not any(index <= last for index, _ in unanswered(self.agents, self.rounds[-1].names)):
             raise UsageError("there is nothing to resume: these agents have answered; send a message")
         return self._begin(self.rounds[-1], stop_after)
+
+    def extend(self, round: int, index: int, stop_after: int | None = None) -> Generator[Event, None, None]:
+        """Like `resume`, but first that answer goes on where it was cut. What followed it is left, as by `retry`.
+
+        Raises UsageError if there is no such answer, if it was not cut, or if its agent is not in the chain any more.
+        """
+        begun = unfinished(self.conversation.answer(round, index), self._runner.tokenizer)
+        self._agent_prompts().place_of(begun)
+        return self._begin(self.rounds[round], stop_after, begun)
 
     def cancel(self) -> None:
         """Stop the run within a second; from any thread. Without a run it does nothing."""
@@ -143,22 +161,33 @@ class Chain:
 
     # changing the conversation
 
-    def retry(self, index: int | None = None) -> str:
-        """Drop the last round, or only its answers from the agent at `index` on (`resume` writes them anew); its message.
+    def retry(self, index: int | None = None, round: int | None = None) -> str:
+        """Go back to before a round, or only to before its answer at `index` (`resume` writes it anew); its message.
 
-        What is written from then on is sampled with another seed, the next one for each retry.
-        Raises UsageError if there is no round or no such answer, EngineBusy in a run.
+        By default it is the last round. What is left can be had again: `change`. What is written from then on is sampled with another
+        seed. Raises UsageError if there is no such round or answer, EngineBusy in a run.
         """
-        self._runner.check_idle(self._run)
-        return self.conversation.take_back(index)
+        return self.change(lambda conversation: conversation.take_back(index, round))
 
     def edit(self, round: int, index: int, text: str) -> None:
         """Replace an answer by `text`, tokenized anew: where its tokens differ, nothing is relayed. Later answers stay as they are.
 
         `round` and `index` count from 0. Raises UsageError if there is no such answer or the text is empty, EngineBusy in a run.
         """
+        self.change(lambda conversation: conversation.edit(round, index, text, self._runner.tokenizer))
+
+    def change(self, change: Callable[[Conversation], T]) -> T:
+        """Do what `change` does with the conversation, such as `Conversation.undo`, and keep it; what that returned.
+
+        Raises EngineBusy in a run, UsageError if another process has the session open, and RelayliteError if it cannot be kept.
+        """
         self._runner.check_idle(self._run)
-        self.conversation.edit(round, index, text, self._runner.tokenizer)
+        if self.session is not None:
+            self.session.check_writable()
+        changed = change(self.conversation)
+        if trouble := self._keep():
+            raise RelayliteError(trouble)
+        return changed
 
     def measure_full(self, round: int, index: int) -> float:
         """Milliseconds to the first token of that answer's prompt when all of it is computed. Nothing of it is kept.
@@ -166,7 +195,8 @@ class Chain:
         Raises UsageError if there is no such answer, Cancelled after `cancel`, EngineBusy, EngineClosed.
         """
         turn = self.conversation.answer(round, index)
-        request = TurnRequest(turn.agent, index, round, self._agent_prompts().answered(turn), Sampling(max_tokens=1), FULL)
+        prompt = self._agent_prompts().answered(turn)
+        request = TurnRequest(turn.agent, index, index, round, prompt, Sampling(max_tokens=1), FULL)
         run = self._run = Run()
         with self._settling.put_off(), self._runner.lend(run):
             [done] = [event for event in TurnRun(self._runner, run, request).events() if isinstance(event, PrefillDone)]
@@ -198,17 +228,19 @@ class Chain:
     def _agent_prompts(self) -> AgentPrompts:
         return AgentPrompts(self.conversation, self.agents, self._told, self._runner.prompt_builder, self._runner.info.n_ctx)
 
-    def _begin(self, round: Round, stop_after: int | None) -> Generator[Event, None, None]:
+    def _begin(self, round: Round, stop_after: int | None, begun: Turn | None = None) -> Generator[Event, None, None]:
         if stop_after is not None and not 0 <= stop_after < len(self.agents):
             raise UsageError(f"cannot stop after agent {stop_after}: the chain has agents 0 to {len(self.agents) - 1}")
         self._runner.check_free()
+        if self.session is not None:
+            self.session.check_writable()
         run = self._run = Run()
-        events = self._events(run, round, len(self.agents) if stop_after is None else stop_after + 1)
+        events = self._events(run, round, len(self.agents) if stop_after is None else stop_after + 1, begun)
         run.driven_by(events)
         return events
 
-    def _events(self, run: Run, round: Round, end: int) -> Generator[Event, None, None]:
-        """Of the agents before `end`, those that have not answered `round` yet do so, one after the other."""
+    def _events(self, run: Run, round: Round, end: int, begun: Turn | None) -> Generator[Event, None, None]:
+        """Of the agents before `end`, those that have not answered `round` yet do so, one after the other; `begun` goes on."""
 
         def said(text: str, *, is_minor: bool = False) -> list[Notice]:
             self._notices += [text] if text else []
@@ -217,32 +249,51 @@ class Chain:
         wall = Stopwatch()
         with self._settling.put_off(), self._runner.lend(run):
             self._run, self._notices = run, []
+            if begun is not None:
+                self.conversation.take_back(begun.index, begun.round)
+                round = self.rounds[-1]
             number = self.conversation.begin(round)
             info, prompts, policy = self._runner.info, self._agent_prompts(), self._runner.effective(self.policy)
+            trouble, goes_on_at = self._keep(), prompts.place_of(begun) if begun is not None else None
             try:
                 yield ChainStarted(tuple(agent.name for agent in self.agents), policy.label, number)
-                for text in (*self._runner.take_warnings(), notices.relaying_is_off(info.relay_refusal, self.policy)):
+                for text in (*self._runner.take_warnings(), notices.relaying_is_off(info.relay_refusal, self.policy), trouble):
                     yield from said(text)
-                for index in range(len(round.turns), end):
+                for index, at in [place for place in unanswered(self.agents, round.names) if place[0] < end]:
                     run.raise_if_cancelled()
                     rendering = Stopwatch()
-                    prompt, n_dropped = prompts.fitting(index)
-                    name, sampling = self.agents[index].name, prompts.sampling_of(index)
-                    request = TurnRequest(name, index, number, prompt, sampling, policy, rendering.ms())
+                    goes_on = begun if index == goes_on_at else None
+                    prompt, n_dropped = prompts.fitting(index, goes_on)
+                    name, sampling = self.agents[index].name, prompts.sampling_at(index, at)
+                    request = TurnRequest(name, index, at, number, prompt, sampling, policy, goes_on, rendering.ms())
                     if n_dropped > self.conversation.n_dropped:
                         self.conversation.n_dropped = n_dropped
                         yield from said(notices.rounds_no_longer_read(n_dropped, info.n_ctx))
-                    with closing(TurnRun(self._runner, run, request, round.turns).events()) as events:
+                    with closing(TurnRun(self._runner, run, request, self.conversation.add).events()) as events:
                         for event in events:
                             if isinstance(event, Notice):
                                 self._notices.append(event.text)
+                            if isinstance(event, TurnFinished):
+                                yield from said(self._keep())
                             yield event
                             if isinstance(event, PrefillDone) and index + 1 < end:
                                 self._runner.read_ahead(partial(prompts.of, index + 1))
                 yield from said(notices.why_nothing_relayed(round.turns, policy), is_minor=True)
             finally:
                 self._wall_ms = wall.ms()
+                if begun is not None and begun.agent not in round.names[begun.index :]:
+                    self.conversation.undo()  # it did not come to go on
+                self._keep()  # an answer that was stopped half way
         yield ChainFinished(tuple(round.turns), self._wall_ms, _peak_rss_mb())
+
+    def _keep(self) -> str:
+        """Keep the conversation as it is now; what went wrong, "" if nothing did."""
+        try:
+            if self.session is not None:
+                self.session.keep(self.to_dict())
+        except RelayliteError as error:
+            return str(error)
+        return ""
 
 
 def _peak_rss_mb() -> float:

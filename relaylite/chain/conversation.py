@@ -7,13 +7,16 @@ line. So agents that read the same have the same tokens in a row in their prompt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import codecs
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from relaylite.chain.agents import Agent
 from relaylite.chain.attachments import Attachment
+from relaylite.chain.branches import Branch, Branches, Place, copied
 from relaylite.errors import UsageError
 from relaylite.events import Turn
+from relaylite.metrics import FINISH_STOP
 from relaylite.prompt.messages import Answer, Message, Text
 from relaylite.prompt.tokenizer import Tokenizer
 
@@ -31,17 +34,37 @@ class Round:
     turns: list[Turn] = field(default_factory=list)
     files: tuple[Attachment, ...] = ()
 
+    @property
+    def names(self) -> list[str]:
+        """Who has answered, in the order of the answers."""
+        return [turn.agent for turn in self.turns]
+
 
 @dataclass(slots=True)
 class Conversation:
-    """Rounds, the oldest first. The first `n_dropped` are kept, but no agent reads them any more: they did not fit the context.
+    """The rounds of the current branch, the oldest first; `branches` has them and every other branch, so nothing is lost by a change.
 
-    `n_retries`: how often answers were taken back.
+    The first `n_dropped` rounds are kept, but no agent reads them any more: they did not fit the context.
     """
 
-    rounds: list[Round] = field(default_factory=list)
+    rounds: Branch = field(default_factory=list)
     n_dropped: int = 0
-    n_retries: int = 0
+    branches: Branches = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.branches = Branches([self.rounds])
+
+    @classmethod
+    def of(cls, branches: Branches, n_dropped: int) -> Conversation:
+        """The conversation that goes on in the current one of these branches."""
+        conversation = cls(branches.rounds, n_dropped)
+        conversation.branches = branches
+        return conversation
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever said."""
+        return not any(self.branches.every)
 
     @property
     def rounds_read(self) -> list[Round]:
@@ -54,11 +77,18 @@ class Conversation:
             self.rounds.append(round)
         return len(self.rounds) - 1
 
+    def add(self, turn: Turn) -> None:
+        """Put an answer at its place; answers behind it move on by one."""
+        turns = self.rounds[turn.round].turns
+        turns[turn.index :] = [turn, *(replace(later, index=later.index + 1) for later in turns[turn.index :])]
+
     def answer(self, round: int, index: int) -> Turn:
-        """The answer of the agent at `index`. Raises UsageError if there is none."""
+        """The answer at `index`. Raises UsageError if there is none."""
         if not 0 <= round < len(self.rounds) or not 0 <= index < len(self.rounds[round].turns):
             raise UsageError(f"there is no answer {index} in round {round}")
         return self.rounds[round].turns[index]
+
+    # changes; each leaves the branch before as it was
 
     def edit(self, round: int, index: int, text: str, tokenizer: Tokenizer) -> None:
         """Replace an answer by `text`. Raises UsageError if there is no such answer, or if `text` is empty or no valid text."""
@@ -67,28 +97,68 @@ class Conversation:
             raise UsageError("an answer cannot be empty; write something, or retry the agent")
         edited = Text(text, "answer", old.agent)  # refuses what is no text
         tokens = tuple(tokenizer.tokenize(edited.text, parse_special=False))
-        self.rounds[round].turns[index] = replace(old, text=text, tokens=tokens, was_edited=True)
+        rounds = copied(self.rounds)
+        rounds[round].turns[index] = replace(old, text=text, tokens=tokens, was_edited=True)
+        self._change(lambda: self.branches.go_on_with(rounds))
 
-    def take_back(self, index: int | None = None) -> str:
-        """Drop the last round, or only its answers from the agent at `index` on; its message. Raises UsageError if that is not there."""
+    def take_back(self, index: int | None = None, round: int | None = None) -> str:
+        """Go back to before a round, or only to before its answer at `index`; its message. By default it is the last round.
+
+        Raises UsageError if that is not there.
+        """
         if not self.rounds:
             raise UsageError("there is no round to retry yet")
-        last = self.rounds[-1]
-        if index is None:
-            self.rounds.pop()
-            self.n_dropped = min(self.n_dropped, len(self.rounds))
-        elif 0 <= index <= len(last.turns):
-            del last.turns[index:]
-        else:
+        number = len(self.rounds) - 1 if round is None else round
+        if not 0 <= number < len(self.rounds):
+            raise UsageError(f"there is no round {number}")
+        last = self.rounds[number]
+        if index is not None and not 0 <= index <= len(last.turns):
             raise UsageError(f"cannot retry from agent {index}: {len(last.turns)} agents have answered")
-        self.n_retries += 1
+        rounds = copied(self.rounds[:number]) + ([] if index is None else [replace(last, turns=last.turns[:index])])
+        self._change(lambda: self.branches.go_on_with(rounds))
         return last.task
 
+    def undo(self) -> None:
+        """Take the last change back. Raises UsageError if there is none."""
+        self._change(self.branches.undo)
 
-def messages_for(agents: Sequence[Agent], index: int, rounds: Sequence[Round]) -> list[Message]:
+    def redo(self) -> None:
+        """Take the last `undo` back. Raises UsageError if there is none, or if something was changed since."""
+        self._change(self.branches.redo)
+
+    def choose(self, place: Place, version: int) -> None:
+        """Show another version of a message or an answer, and what followed it. Raises UsageError if there is none."""
+        self._change(lambda: self.branches.choose(place, version))
+
+    def _change(self, change: Callable[[], None]) -> None:
+        change()
+        self.rounds = self.branches.rounds
+        if self.n_dropped >= len(self.rounds):
+            self.n_dropped = 0  # what fits is found out anew
+
+
+def unfinished(turn: Turn, tokenizer: Tokenizer) -> Turn:
+    """What an answer that was cut goes on from: without the first bytes of a character, which the model writes again.
+
+    Raises UsageError if it was not cut.
+    """
+    if turn.finish_reason == FINISH_STOP:
+        raise UsageError(f"{turn.agent}'s answer was not cut; retry it for another one")
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    tokens, pieces = turn.tokens, [tokenizer.piece(token) for token in turn.tokens]
+    while True:
+        decoder.reset()
+        text = decoder.decode(b"".join(pieces[: len(tokens)]))
+        if not decoder.getstate()[0]:
+            return replace(turn, tokens=tokens, text=text)
+        tokens = tokens[:-1]
+
+
+def messages_for(agents: Sequence[Agent], index: int, rounds: Sequence[Round], n_before: int | None = None) -> list[Message]:
     """What the agent at `index` gets to see: its instructions, its earlier messages, and the last of `rounds` with the answers so far.
 
     An agent that stands twice in the chain has earlier messages for each place. Rounds that it did not answer are left out.
+    `n_before`: the answers of the last round that stand before its own; by default as many as agents.
     """
     agent = agents[index]
     occurrence = [each.name for each in agents[:index]].count(agent.name)
@@ -98,7 +168,7 @@ def messages_for(agents: Sequence[Agent], index: int, rounds: Sequence[Round]) -
         for at in own:
             if earlier.turns[at].tokens:
                 messages += [Message("user", _body(agent, earlier, at)), Message("assistant", (_answer(earlier.turns[at]),))]
-    return [*messages, Message("user", _body(agent, rounds[-1], index))]
+    return [*messages, Message("user", _body(agent, rounds[-1], index if n_before is None else n_before))]
 
 
 def _body(agent: Agent, round: Round, index: int) -> tuple[Text | Answer, ...]:

@@ -1,5 +1,8 @@
 """The JSON form of a conversation: written by `Chain.to_dict`, read back with every field checked. Touches no file.
 
+`rounds` is the current branch. `branches` has all of them, null for that one: for each round the number of its message and those of its
+answers. The messages and answers of `rounds` are counted first, then `messages` and `answers`, which hold those of the other branches.
+
 Token ids are kept where they still mean the same text, so that a loaded conversation can be relayed; otherwise the text counts and is
 tokenized anew. Control tokens are dropped: `prompt` leaves them out of an answer in any case. An id that the vocabulary lacks is damage.
 """
@@ -15,6 +18,7 @@ from typing import Any
 
 from relaylite.chain.agents import Agent
 from relaylite.chain.attachments import Attachment
+from relaylite.chain.branches import Branch, Branches
 from relaylite.chain.conversation import Conversation, Round
 from relaylite.errors import UsageError
 from relaylite.events import Turn
@@ -22,7 +26,7 @@ from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH, FINISH_STOP, Ttft
 from relaylite.prompt.tokenizer import Tokenizer, known_ids
 
 FORMAT = "relaylite-conversation"
-VERSION = 1
+VERSION = 2  # 1 had no branches
 MAX_TOKENS = 2**31  # of any vocabulary
 FINISH_REASONS = (FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED)
 
@@ -55,6 +59,7 @@ def to_dict(transcript: Transcript, model: str, fingerprint: str) -> dict[str, A
         "agents": [_agent_to_dict(agent) for agent in transcript.agents],
         "dropped_rounds": transcript.conversation.n_dropped,
         "rounds": [_round_to_dict(round) for round in transcript.conversation.rounds],
+        **_branches_to_dict(transcript.conversation.branches),
     }
 
 
@@ -72,7 +77,8 @@ def from_dict(data: object, tokenizer: Tokenizer) -> Transcript:
     if not agents:
         raise UsageError("the conversation names no agents")
     n_dropped = min(max(_whole(top, "dropped_rounds", "the conversation"), 0), len(rounds))
-    return Transcript(agents, _text(top, "policy", "the conversation"), Conversation(rounds, n_dropped))
+    branches = _branches_from(top, rounds, tokenizer, keeps_ids) if version > 1 else Branches([rounds])
+    return Transcript(agents, _text(top, "policy", "the conversation"), Conversation.of(branches, n_dropped))
 
 
 def _agent_to_dict(agent: Agent) -> dict[str, Any]:
@@ -93,6 +99,32 @@ def _agent_from(data: object) -> Agent:
 def _round_to_dict(round: Round) -> dict[str, Any]:
     files = [{"source": file.source, "text": file.text} for file in round.files]
     return {"task": round.task, "files": files, "turns": [_turn_to_dict(turn) for turn in round.turns]}
+
+
+def _branches_to_dict(branches: Branches) -> dict[str, Any]:
+    messages, answers = list(branches.rounds), [turn for round in branches.rounds for turn in round.turns]
+    number_of = {(round.task, round.files): number for number, round in reversed([*enumerate(messages)])}
+    number_of_answer = {id(turn): number for number, turn in enumerate(answers)}
+    n_messages, n_answers = len(messages), len(answers)
+    for round in [round for branch in branches.every for round in branch]:
+        if (round.task, round.files) not in number_of:
+            number_of[round.task, round.files] = len(messages)
+            messages.append(replace(round, turns=[]))
+        for turn in round.turns:
+            if id(turn) not in number_of_answer:
+                number_of_answer[id(turn)] = len(answers)
+                answers.append(turn)
+
+    def numbers(branch: Branch) -> list[list[Any]]:
+        return [[number_of[round.task, round.files], [number_of_answer[id(turn)] for turn in round.turns]] for round in branch]
+
+    return {
+        "branches": [None if branch is branches.rounds else numbers(branch) for branch in branches.every],
+        "left": list(branches.left),
+        "undone": list(branches.undone),
+        "messages": [_round_to_dict(round) for round in messages[n_messages:]],
+        "answers": [_turn_to_dict(turn) for turn in answers[n_answers:]],
+    }
 
 
 def _turn_to_dict(turn: Turn) -> dict[str, Any]:
@@ -116,6 +148,44 @@ def _round_from(data: object, number: int, tokenizer: Tokenizer, keeps_ids: bool
     for index, turn in enumerate(_list(each, "turns", what)):
         round.turns.append(_turn_from(_mapping(turn, f"an answer of {what}"), number, index, tokenizer, keeps_ids))
     return round
+
+
+def _branches_from(top: Mapping[str, Any], rounds: Branch, tokenizer: Tokenizer, keeps_ids: bool) -> Branches:
+    what = "the conversation"
+    messages = [*rounds, *(_round_from(each, -1, tokenizer, keeps_ids) for each in _list(top, "messages", what))]
+    beside = (_turn_from(_mapping(each, "an answer"), -1, -1, tokenizer, keeps_ids) for each in _list(top, "answers", what))
+    answers = [*(turn for round in rounds for turn in round.turns), *beside]
+
+    def answer(number: object, round: int, index: int) -> Turn:
+        place = _number(number, answers)
+        if answers[place].round < 0:
+            answers[place] = replace(answers[place], round=round, index=index)
+        turn = answers[place]
+        if (turn.round, turn.index) != (round, index):
+            raise UsageError(f"damaged conversation: {turn.agent}'s answer stands in two places")
+        return turn
+
+    def branch(data: object) -> Branch:
+        found: Branch = []
+        for each in data if isinstance(data, list) else [data]:
+            if not isinstance(each, list) or len(each) != 2 or not isinstance(each[1], list):
+                raise UsageError("damaged conversation: a round of a branch is not a message and answers")
+            turns = [answer(number, len(found), index) for index, number in enumerate(each[1])]
+            found.append(replace(messages[_number(each[0], messages)], turns=turns))
+        return found
+
+    saved = _list(top, "branches", what)
+    every = [rounds if each is None else branch(each) for each in saved]
+    if saved.count(None) != 1:
+        raise UsageError("damaged conversation: not one of its branches is the current one")
+    left, undone = ([_number(each, every) for each in _list(top, key, what)] for key in ("left", "undone"))
+    return Branches(every, saved.index(None), left, undone)
+
+
+def _number(value: object, among: Sequence[object]) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < len(among):
+        raise UsageError(f"damaged conversation: {value!r} is no number from 0 to {len(among) - 1}")
+    return value
 
 
 def _turn_from(data: Mapping[str, Any], number: int, index: int, tokenizer: Tokenizer, keeps_ids: bool) -> Turn:

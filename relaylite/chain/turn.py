@@ -5,7 +5,7 @@ Knows the runner and values. Who reads whom, and what a prompt says, the chain d
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -26,25 +26,30 @@ from relaylite.sampling import Sampling
 
 @dataclass(frozen=True, slots=True)
 class TurnRequest:
-    """Who answers what, and how. `render_ms` is what making the prompt took."""
+    """Who answers what, and how. `place` is the agent's in the chain, `index` that of the answer in the round.
+
+    `begun`: an answer that goes on; its tokens are the last ones of the prompt. `render_ms` is what making the prompt took.
+    """
 
     agent: str
+    place: int
     index: int
     round: int
     prompt: Prompt
     sampling: Sampling
     policy: Policy
+    begun: Turn | None = None
     render_ms: float = 0.0
 
 
 class TurnRun:
     """Drives one request. Times exclude what the reader of the events does between them.
 
-    The answer is added to `answers`, also if it was stopped half way. If that is None, neither the answer nor its rows are kept.
+    The answer is given to `keep`, also if it was stopped half way. If that is None, neither the answer nor its rows are kept.
     """
 
-    def __init__(self, runner: Runner, run: Run, request: TurnRequest, answers: list[Turn] | None = None) -> None:
-        self._runner, self._run, self._request, self._answers = runner, run, request, answers
+    def __init__(self, runner: Runner, run: Run, request: TurnRequest, keep: Callable[[Turn], None] | None = None) -> None:
+        self._runner, self._run, self._request, self._keep = runner, run, request, keep
         self._meter = TurnMeter(len(request.prompt.tokens), runner.info.n_ctx)
         self._loop = Loop() if request.sampling.ends_loops else None
         self._n_looping = 0  # tokens of the sequence that the answer repeated when it was ended
@@ -55,7 +60,7 @@ class TurnRun:
         Raises Cancelled after the last one. Closed half read, it stops the answer and keeps what was written.
         """
         request, agent = self._request, self._request.agent
-        yield TurnStarted(agent, request.index, request.prompt.parts)
+        yield TurnStarted(agent, request.place, request.prompt.parts, request.index, request.begun.text if request.begun else "")
         yield Phase("render")
         watch = Stopwatch()
         plan = make_plan(request.prompt.tokens, self._runner.matcher, request.policy, request.prompt.quotes)
@@ -78,8 +83,8 @@ class TurnRun:
             except (Cancelled, GeneratorExit, KeyboardInterrupt) as error:
                 stopped = error
         turn = self._turn(writer, prefilled) if self._meter.text or stopped is None else None
-        if turn is not None and self._answers is not None:
-            self._answers.append(turn)
+        if turn is not None and self._keep is not None:
+            self._keep(turn)
         if stopped is not None and not isinstance(stopped, Cancelled):
             raise stopped
         if self._n_looping:
@@ -94,12 +99,13 @@ class TurnRun:
     def _turn(self, writer: WriterLike, prefilled: Prefilled) -> Turn:
         """The answer as it stands, with the generation figures."""
         request = self._request
+        begun_text, begun_tokens = (request.begun.text, request.begun.tokens) if request.begun else ("", ())
         return Turn(
             request.agent,
             request.index,
             request.round,
-            "".join(self._meter.text),
-            writer.tokens,
+            begun_text + "".join(self._meter.text),
+            begun_tokens + writer.tokens,
             FINISH_STOP if self._n_looping else writer.finish_reason,
             self._meter.ended(),
             request.prompt.parts,
@@ -108,7 +114,7 @@ class TurnRun:
 
     def _keep_rows(self) -> str:
         """Keep the rows of prompt and answer for later turns. Why that failed, if it did: rows are not worth losing an answer for."""
-        if self._answers is None:
+        if self._keep is None:
             return ""
         try:
             self._runner.store.put(self._runner.engine.harvest(self._request.agent), answer=len(self._request.prompt))

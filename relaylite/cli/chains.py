@@ -1,28 +1,16 @@
-"""What commands that run a chain share: its agents as the settings name them, and its events with Ctrl-C and SIGTERM heeded."""
+"""What commands that run a chain share: its events with Ctrl-C and SIGTERM heeded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from relaylite.chain.agents import Agent, choose_agents, load_agents
 from relaylite.cli.interrupts import Work
-from relaylite.cli.terminal import Output
 from relaylite.metrics import FINISH_CANCELLED
-from relaylite.settings.settings import Settings
 
 if TYPE_CHECKING:
     from relaylite.chain.chain import Chain
     from relaylite.events import Event
-
-
-def agents_of(settings: Settings, output: Output) -> tuple[Agent, ...]:
-    """The agents that the settings name. Sampling values of flags and variables replace the agents' own.
-
-    `output` gets a notice for each plugin that is left out. Raises UsageError for a name that no agent has.
-    """
-    named = choose_agents(settings.agents, load_agents(settings.agents_file, output.notice))
-    return tuple(agent.with_sampling(settings.forced_sampling()) for agent in named)
 
 
 def events_of(chain: Chain, start: Callable[[], Iterable[Event]]) -> Work[Event]:

@@ -9,20 +9,22 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from relaylite.chain.attachments import Attachment, attached_in, words_without_file
+from relaylite.chain.conversation import Conversation
 from relaylite.cli.chains import events_of
-from relaylite.cli.interrupts import put_off
 from relaylite.cli.narrator import Narrator
 from relaylite.cli.tasks import checked
 from relaylite.cli.terminal import Output
 from relaylite.errors import UsageError, did_you_mean
+from relaylite.terminal_text import one_line
 
 if TYPE_CHECKING:
     from relaylite.chain.chain import Chain
     from relaylite.events import Event
 
 HELP = (
-    "/retry answers the last message anew, /policy NAME changes what is taken over, /quit ends; "
-    "anything else goes to the agents, and @FILE in it attaches that file"
+    "/retry answers the last message anew, /undo takes the last change back (also of /retry) and /redo brings it again, "
+    "/continue goes on with a last answer that was cut, /name NAME names the session, "
+    "/policy NAME changes what is taken over, /quit ends; anything else goes to the agents, and @FILE in it attaches that file"
 )
 _COMMAND = re.compile(r"/[A-Za-z?]+")  # a path such as /etc/hosts is none
 
@@ -33,13 +35,14 @@ class PlainChat:
     On a terminal Ctrl-C stops the answer only. Elsewhere it ends the chat, and lines that were refused show in the exit code.
     """
 
-    def __init__(self, chain: Chain, output: Output, attached: list[Attachment], *, keep: Callable[[], None]) -> None:
-        """`attached` goes with the first message; `keep` is called when the conversation has changed."""
-        self._chain, self._output, self._attached, self._keep = chain, output, attached, keep
+    def __init__(self, chain: Chain, output: Output, attached: list[Attachment]) -> None:
+        """`attached` goes with the first message."""
+        self._chain, self._output, self._attached = chain, output, attached
         self._is_interactive = sys.stdin.isatty()
         self._narrator = Narrator(output, chain.agents)
         self._commands: dict[str, Callable[[str], None]] = {
-            "/help": self._help, "/retry": self._retry, "/policy": self._policy, "/quit": self._quit
+            "/help": self._help, "/retry": self._retry, "/undo": self._undo, "/redo": self._redo, "/continue": self._continue,
+            "/name": self._name, "/policy": self._policy, "/quit": self._quit,
         }  # fmt: skip
         self._has_ended = False
 
@@ -61,6 +64,9 @@ class PlainChat:
                 if not self._is_interactive:
                     raise
                 self._output.error(str(stop))
+        if self._is_interactive and self._chain.session is not None and self._chain.session.name:
+            name = self._chain.session.name
+            self._output.note(f"kept as session {name}; `relaylite chat --session {name}` goes on")
         return code
 
     def _line(self) -> bytes:
@@ -103,8 +109,6 @@ class PlainChat:
             for event in events_of(self._chain, start):
                 self._narrator.show(event)
         finally:
-            with put_off():
-                self._keep()
             self._output.end_line()
 
     def _help(self, _: str) -> None:
@@ -113,6 +117,34 @@ class PlainChat:
     def _retry(self, _: str) -> None:
         self._chain.retry(0)
         self._show(self._chain.resume)
+
+    def _undo(self, _: str) -> None:
+        self._chain.change(Conversation.undo)
+        self._say_where()
+
+    def _redo(self, _: str) -> None:
+        self._chain.change(Conversation.redo)
+        self._say_where()
+
+    def _say_where(self) -> None:
+        """What the conversation ends with now; the rest was on the screen before."""
+        rounds = self._chain.rounds
+        said = [words for round in rounds for words in (round.task, *(turn.text for turn in round.turns))]
+        self._output.note(f"the conversation ends with: {one_line(said[-1], 60)}" if said else "the conversation is empty")
+
+    def _continue(self, _: str) -> None:
+        rounds = self._chain.rounds
+        if not rounds or not rounds[-1].turns:
+            raise UsageError("there is no answer to go on with yet")
+        self._show(lambda: self._chain.extend(len(rounds) - 1, len(rounds[-1].turns) - 1))
+
+    def _name(self, name: str) -> None:
+        session = self._chain.session
+        if session is None:
+            raise UsageError("this conversation is not kept; `relaylite chat --session NAME` keeps one")
+        if name:
+            session.rename(name)
+        self._output.note(f"session {session.name}" if session.name else "this session gets a name from its first message")
 
     def _policy(self, name: str) -> None:
         if name:

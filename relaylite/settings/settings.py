@@ -114,6 +114,7 @@ class Settings:
     chat_template: str = _setting("", readers.text, "chatml, or a Jinja file, in place of the model's own chat template.")
     trial: bool = _setting(True, readers.boolean, "Whether a model file that is new here is first opened in a process of its own.")
     kv_type: str = _setting("f16", readers.choice(tuple(KV_TYPES)), "Type of the rows in the cache.")
+    keep: bool = _setting(True, readers.boolean, "Whether conversations on a terminal are kept without --session too.")
     settle_after_s: float = _setting(
         2.0, readers.number(0, 3600), "Idle seconds after which a conversation's messages are computed exactly in the background; 0 never."
     )

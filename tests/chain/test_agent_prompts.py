@@ -86,4 +86,6 @@ def test_the_prompt_of_a_loaded_answer_is_made_again_unless_the_agents_have_chan
     [_, code] = asked.conversation.rounds[1].turns
     assert TOKENIZER.text(asked.answered(code).tokens).count("Task") == 2
     with pytest.raises(UsageError, match="the prompt of code is not known any more"):
-        replace(asked, agents=(CODE, PLAN)).answered(code)
+        replace(asked, agents=(PLAN,)).answered(code)
+    moved = replace(asked, agents=(CODE, PLAN)).answered(code)
+    assert moved.tokens.tolist() == asked.answered(code).tokens.tolist()

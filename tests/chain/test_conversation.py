@@ -50,9 +50,11 @@ def test_an_edited_answer_is_tokenized_anew_and_marked() -> None:
     assert (new.text, new.tokens, new.was_edited, old.was_edited) == ("new", tuple(b"new"), True, False)
 
 
-def test_taking_back_the_last_round_leaves_no_more_dropped_than_there_are() -> None:
-    said = conversation(1, 1, n_dropped=2)
-    assert said.take_back() == "task 1" and said.n_dropped == 1
+def test_taking_back_rounds_that_were_read_lets_earlier_ones_be_read_again() -> None:
+    """What fits is found out anew: else agents would read nothing of what is left."""
+    said = conversation(1, 1, 1, 1, n_dropped=2)
+    assert said.take_back() == "task 3" and said.n_dropped == 2
+    assert said.take_back() == "task 2" and said.n_dropped == 0 and len(said.rounds_read) == 2
 
 
 def test_taking_back_answers_keeps_the_round() -> None:

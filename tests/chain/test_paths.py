@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.fakes import FakeEngine
 
-from relaylite import Agent, Cancelled, ContextOverflow, NativeError, Relay
+from relaylite import Agent, Cancelled, ContextOverflow, Conversation, NativeError, Relay, UsageError
 from relaylite.events import ChainFinished, Event, TextDelta, TurnFinished
 
 AGENTS = (
@@ -38,7 +39,7 @@ class ChainPaths(RuleBasedStateMachine):
             stream = begin()
             for event in stream:
                 if isinstance(event, TurnFinished):
-                    assert self.chain.rounds[-1].turns[-1] == event.turn
+                    assert self.chain.rounds[-1].turns[event.turn.index] is event.turn
                 if until(event):
                     break
             else:
@@ -82,8 +83,38 @@ class ChainPaths(RuleBasedStateMachine):
     @precondition(lambda self: self.chain.rounds)
     @rule(data=st.data())
     def retry(self, data: st.DataObject) -> None:
-        index = data.draw(st.none() | st.integers(0, len(self.chain.rounds[-1].turns)))
-        assert self.chain.retry(index)
+        number = data.draw(st.integers(0, len(self.chain.rounds) - 1))
+        index = data.draw(st.none() | st.integers(0, len(self.chain.rounds[number].turns)))
+        assert self.chain.retry(index, number)
+
+    @precondition(lambda self: self.chain.conversation.branches.left)
+    @rule(n=st.integers(1, 2))
+    def undo(self, n: int) -> None:
+        before, n = self.said(), min(n, len(self.chain.conversation.branches.left))
+        for change in [Conversation.undo] * n + [Conversation.redo] * n:
+            self.chain.change(change)
+        assert before == self.said()
+
+    @precondition(lambda self: self.chain.conversation.branches.versions())
+    @rule(data=st.data())
+    def other_version(self, data: st.DataObject) -> None:
+        """It can be chosen, and is the one that is shown then."""
+        place, (_, n_versions) = data.draw(st.sampled_from(sorted(self.chain.conversation.branches.versions().items(), key=str)))
+        chosen = data.draw(st.integers(0, n_versions - 1))
+        self.chain.change(lambda conversation: conversation.choose(place, chosen))
+        assert self.chain.conversation.branches.versions()[place] == (chosen, n_versions)
+
+    def said(self) -> list[list[str]]:
+        return [[round.task, *(f"{id(turn)}" for turn in round.turns)] for round in self.chain.rounds]
+
+    @precondition(lambda self: any(turn.finish_reason != "stop" for round in self.chain.rounds for turn in round.turns))
+    @rule(data=st.data())
+    def extend(self, data: st.DataObject) -> None:
+        cut = [turn for round in self.chain.rounds for turn in round.turns if turn.finish_reason != "stop"]
+        turn = data.draw(st.sampled_from(cut))
+        if turn.agent in [agent.name for agent in self.chain.agents]:
+            with suppress(UsageError):  # its agent stands before others that have answered
+                self.read(lambda: self.chain.extend(turn.round, turn.index))
 
     @precondition(lambda self: any(round.turns for round in self.chain.rounds))
     @rule(data=st.data(), text=WORDS)

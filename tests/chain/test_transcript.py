@@ -158,7 +158,12 @@ def test_spelling() -> None:
     ("damage", "message"),
     [
         (lambda data: data.update(format="other"), "this is no saved conversation"),
-        (lambda data: data.update(version=2), "saved by a newer relaylite (version 2, known up to 1); update relaylite"),
+        (lambda data: data.update(version=3), "saved by a newer relaylite (version 3, known up to 2); update relaylite"),
+        (lambda data: data.update(branches=[]), "not one of its branches is the current one"),
+        (lambda data: data.update(branches=[None, [[0, [9]]]]), "9 is no number from 0 to 1"),
+        (lambda data: data.update(branches=[None, [[0, [1]]]]), "code's answer stands in two places"),
+        (lambda data: data.update(branches=[None, [0]]), "a round of a branch is not a message and answers"),
+        (lambda data: data.update(left=[1]), "1 is no number from 0 to 0"),
         (lambda data: data.update(rounds=None), "the conversation has no list 'rounds'"),
         (lambda data: data.update(agents=[]), "the conversation names no agents"),
         (lambda data: data["agents"][0].update(reads="minds"), "agent plan reads 'minds'"),

@@ -45,7 +45,7 @@ def test_commands(invoke: Invoke, engine: FakeEngine) -> None:
         (b"/policy best", "unknown policy 'best'; known: full"),
         (b"/polcy full", "there is no /polcy; did you mean /policy? A space before it sends it as a message"),
         (b"/exit", "there is no /exit; did you mean /quit?"),
-        (b"/xyzzy", "there is no /xyzzy; known: /help, /retry, /policy, /quit. A space before it sends it as a message"),
+        (b"/xyzzy", "there is no /xyzzy; known: /help, /retry, /undo, /redo, /continue, /name, /policy, /quit. A space before it"),
         (b"\xff", "is not UTF-8 text"),
         (b"x" * 5000, "do not fit the context"),
         (b"read @empty.md", "cannot attach empty.md: it is empty"),
@@ -112,3 +112,36 @@ def test_a_file_that_is_not_there_is_text_and_said_to_be(invoke: Invoke, engine:
     assert "note: no file here for @missing.md, @gone: sent as text\n" in result.stderr and result.exit_code == 0
     prompt = engine.tokenizer.text(engine.plans[0].tokens)
     assert "SOME NOTES" in prompt and "compare @notes.md, @missing.md and @gone" in prompt
+
+
+def test_changes_can_be_undone_and_done_again(invoke: Invoke, engine: FakeEngine) -> None:
+    engine.enqueue("One.", "Other.", "Last.")
+    result = invoke("chat", "-a", "plan", input="question\n/retry\n/undo\nand now?\n")
+    assert "the conversation ends with: One." in result.stderr
+    prompt = engine.tokenizer.text(engine.plans[-1].tokens)
+    assert "One." in prompt and "Other." not in prompt
+    result = invoke("chat", "-a", "plan", input="/undo\n")
+    assert result.exit_code == 2 and one_line(result) == "there is nothing to undo"
+    engine.enqueue("One.", "Other.")
+    result = invoke("chat", "-a", "plan", input="question\n/retry\n/undo\n/redo\n")
+    assert result.stderr.splitlines()[-1] == "the conversation ends with: Other."
+
+
+def test_an_answer_that_was_cut_goes_on(invoke: Invoke, engine: FakeEngine) -> None:
+    engine.enqueue("first half,", " second")
+    result = invoke("chat", "-q", "-a", "plan", "-n", "11", input="/continue\nquestion\n/continue\n/continue\n")
+    assert result.stdout == "## plan\nfirst half,\n## plan\n second\n"
+    assert [line.removeprefix("relaylite: ") for line in result.stderr.splitlines()] == [
+        "there is no answer to go on with yet",
+        "plan's answer was not cut; retry it for another one",
+    ]
+
+
+def test_a_retry_at_a_temperature_draws_another_seed(invoke: Invoke, engine: FakeEngine) -> None:
+    invoke("chat", "-q", "-a", "plan", "-t", "1.5", input="question\n/retry\n/retry\n")
+    assert [sampling.seed for sampling in engine.samplings] == [0, 1, 2]
+
+
+def test_a_conversation_that_is_not_kept_has_no_name(invoke: Invoke, engine: FakeEngine) -> None:
+    result = invoke("chat", "-q", "-a", "plan", input="question\n/name mine\n")
+    assert result.exit_code == 2 and "`relaylite chat --session NAME` keeps one" in one_line(result)

@@ -12,6 +12,7 @@ from support.fakes import FakeEngine
 
 from relaylite import paths
 from relaylite.chain import sessions
+from relaylite.chain.session import Session
 from relaylite.errors import RelayliteError, UsageError
 
 
@@ -108,3 +109,57 @@ def test_a_place_that_cannot_be_written_is_one_line() -> None:
     with pytest.raises(RelayliteError, match="session work is not saved"):
         sessions.save("work", {})
     assert [path.name for path in paths.sessions_folder().iterdir()] == ["work.json"]
+
+
+def test_sampling_flags_of_today_go_before_what_was_saved(invoke: Invoke, engine: FakeEngine) -> None:
+    for temperature in ("0.7", "0.2"):
+        invoke("chat", "-q", "-a", "plan", "-t", temperature, "--session", "work", input="question\n")
+    invoke("chat", "-q", "-t", "0.1", "--session", "work", input="question\n")
+    invoke("chat", "-q", "--session", "work", input="question\n")
+    assert [sampling.temperature for sampling in engine.samplings] == [0.7, 0.2, 0.1, 0.1]
+
+
+def test_a_session_that_is_open_elsewhere_is_refused_before_a_model_is_opened(invoke: Invoke, engine: FakeEngine) -> None:
+    engine.is_closed = True
+    with Session("work"):
+        result = invoke("chat", "-q", "-a", "plan", "--session", "work", input="question\n")
+    assert result.exit_code == 2 and one_line(result).startswith("session work is open in another relaylite") and engine.is_closed
+    assert invoke("chat", "-q", "-a", "plan", "--session", "work", input="question\n").exit_code == 0
+
+
+def test_a_session_is_named_in_the_chat(invoke: Invoke, engine: FakeEngine) -> None:
+    result = invoke("chat", "-a", "plan", "--session", "work", input="question\n/name lists\nmore\n")
+    assert "session lists\n" in result.stderr
+    assert [(entry.name, entry.n_rounds) for entry in sessions.sessions()] == [("lists", 2)]
+
+
+def test_sessions_are_searched_renamed_removed_and_restored(invoke: Invoke, engine: FakeEngine) -> None:
+    engine.enqueue("about the Walrus", "of nothing")
+    for name in ("one", "two"):
+        invoke("chat", "-q", "-a", "plan", "--session", name, input=f"question of {name}\n")
+    assert [entry["name"] for entry in json.loads(invoke("sessions", "--search", "walrus", "--json").stdout)] == ["one"]
+    assert "no session holds 'zebra'" in invoke("sessions", "--search", "zebra").stderr
+    assert invoke("sessions", "rename", "one", "three").stdout == "renamed one to three\n"
+    assert one_line(invoke("sessions", "rename", "three", "two")) == "there is a session two already"
+    assert "`relaylite sessions restore three` brings it back" in invoke("sessions", "rm", "three").stderr
+    assert invoke("sessions", "restore", "three").stdout == "restored three\n"
+    invoke("sessions", "rm", "three", "--forever")
+    assert one_line(invoke("sessions", "restore", "three")) == "no session 'three' was removed; removed are: none"
+    assert [entry.name for entry in sessions.sessions()] == ["two"]
+
+
+def test_a_conversation_on_a_terminal_is_kept_by_itself_unless_settings_say_no(
+    invoke: Invoke, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True)
+    result = invoke("chat", "--plain", "-a", "plan", input="Merge two lists\n/quit\n")
+    assert "kept as session merge-two-lists; `relaylite chat --session merge-two-lists` goes on" in result.stderr
+    assert [(entry.name, entry.n_rounds) for entry in sessions.sessions()] == [("merge-two-lists", 1)]
+    monkeypatch.setenv("RELAYLITE_KEEP", "false")
+    assert "kept as" not in invoke("chat", "--plain", "-a", "plan", input="Another\n/quit\n").stderr
+    assert len(sessions.sessions()) == 1
+
+
+def test_a_pipe_is_kept_with_a_name_only(invoke: Invoke, engine: FakeEngine) -> None:
+    invoke("chat", "-q", "-a", "plan", input="question\n")
+    assert sessions.sessions() == []

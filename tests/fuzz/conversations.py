@@ -19,6 +19,7 @@ from support.tiny_models import write_model
 from fuzz.identity import Identity, live_rows
 from relaylite import Agent, Relay
 from relaylite.chain.chain import Chain
+from relaylite.chain.conversation import Conversation
 from relaylite.engine.engine import Engine
 from relaylite.errors import Cancelled, ContextOverflow, EngineBusy, UsageError
 from relaylite.events import PrefillDone, TextDelta
@@ -61,7 +62,7 @@ class Episode:
     def steps(self) -> None:
         actions: list[Callable[[Chain], object]] = [
             self.run, self.run, self.half_read, self.cancelled, self.cancelled_from_outside, self.two_at_once, self.edit, self.retry,
-            self.resume, self.settle, self.policy, self.saved, self.measure,
+            self.resume, self.extend, self.back, self.other_version, self.settle, self.policy, self.saved, self.measure,
         ]  # fmt: skip
         for _ in range(N_STEPS):
             chain = self.chains[self.rng.integers(len(self.chains))]
@@ -125,7 +126,22 @@ class Episode:
         chain.edit(int(self.rng.integers(-1, 3)), int(self.rng.integers(-1, 3)), self.task())
 
     def retry(self, chain: Chain) -> None:
-        chain.retry(None if self.rng.random() < 0.5 else int(self.rng.integers(-1, 4)))
+        index, round = (None if self.rng.random() < 0.5 else int(self.rng.integers(-1, 4)) for _ in range(2))
+        chain.retry(index, round)
+
+    def back(self, chain: Chain) -> None:
+        chain.change(Conversation.undo if self.rng.random() < 0.7 else Conversation.redo)
+
+    def other_version(self, chain: Chain) -> None:
+        versions = chain.conversation.branches.versions()
+        for place, (number, n_versions) in versions.items():
+            assert 0 <= number < n_versions
+            chain.change(lambda conversation: conversation.choose(place, int(self.rng.integers(-1, n_versions + 1))))  # noqa: B023
+            return
+
+    def extend(self, chain: Chain) -> None:
+        for _ in chain.extend(int(self.rng.integers(-1, 3)), int(self.rng.integers(-1, 3))):
+            pass
 
     def resume(self, chain: Chain) -> None:
         for _ in chain.resume(None if self.rng.random() < 0.5 else int(self.rng.integers(-1, 4))):
@@ -140,7 +156,8 @@ class Episode:
     def saved(self, chain: Chain) -> None:
         """What is saved is loaded as it was, except that control tokens are no text."""
         loaded = self.relay.chain_from_dict(chain.to_dict())
-        has_control = any(not self.relay.piece(token) for round in chain.rounds for turn in round.turns for token in turn.tokens)
+        turns = [turn for branch in chain.conversation.branches.every for round in branch for turn in round.turns]
+        has_control = any(not self.relay.piece(token) for turn in turns for token in turn.tokens)
         assert has_control or loaded.to_dict() == chain.to_dict()
         assert [[turn.text for turn in round.turns] for round in loaded.rounds] == [
             [turn.text for turn in round.turns] for round in chain.rounds

@@ -6,17 +6,18 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from functools import partial
 
 from textual.pilot import Pilot
 
 from relaylite.api import Relay
 from relaylite.chain.agents import BUILT_IN, Agent
 from relaylite.chain.attachments import Attachment
+from relaylite.chain.session import Session, go_on_with
 from relaylite.reuse.policies import NAIVE, Policy
 from relaylite.settings.settings import Settings
 from relaylite.tui.app import RelayApp
-from relaylite.tui.engine.jobs import KeptConversation
+from relaylite.tui.engine.keeping import Keeper
 from relaylite.tui.engine.opener import OnProgress, Opener, Progress
 from relaylite.tui.engine.thread import EngineThread
 from relaylite.tui.files import History
@@ -57,16 +58,17 @@ def scripted_app(
     history: History | None = None,
     opener: Opener | None = None,
     settings: Settings | None = None,
-    saved: dict[str, Any] | None = None,
-    keep: Callable[[dict[str, Any]], None] | None = None,
+    session: Session | None = None,
     files: Sequence[Attachment] = (),
 ) -> RelayApp:
     """The app on a scripted engine."""
     chosen = [agent if isinstance(agent, Agent) else KNOWN[agent] for agent in agents]
     opener = opener or ScriptedOpener(engine or FakeEngine())
-    engine_thread = EngineThread(opener, chosen, policy, KeptConversation(saved, keep))
+    settings = settings or Settings()
+    keeper = Keeper(session, keeps_new=session is not None, go_on=partial(go_on_with, settings=settings))
+    engine_thread = EngineThread(opener, chosen, policy, keeper)
     state = RunState(tuple(chosen), policy, KNOWN, tuple(files))
-    return RelayApp(settings or Settings(), engine_thread, state, history or History(None))
+    return RelayApp(settings, engine_thread, state, history or History(None))
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], object], seconds: float = 60.0) -> None:

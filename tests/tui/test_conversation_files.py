@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import weakref
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.app_driver import ask, drive, notices, open_dialog, screen_text, scripted_app, until
@@ -13,7 +12,9 @@ from support.fakes import FakeEngine
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from relaylite.chain import sessions
 from relaylite.chain.attachments import Attachment
+from relaylite.chain.session import Session
 from relaylite.tui.screens.dialog import PathDialog
 from relaylite.tui.screens.main import documents
 
@@ -97,15 +98,14 @@ def test_files_go_with_the_message_that_names_them(tmp_path: Path) -> None:
 
 
 def test_a_session_is_kept_after_each_answer_and_gone_on_with() -> None:
-    kept: list[dict[str, Any]] = []
-    app = scripted_app(FakeEngine(), ["plan"], keep=kept.append)
+    app = scripted_app(FakeEngine(), ["plan"], session=Session("work"))
 
     async def scenario(pilot: Pilot[None]) -> None:
         await ask(pilot, "yesterday")
-        await until(pilot, lambda: kept)
+        assert sessions.sessions()[0].first_message == "yesterday"
 
     drive(app, scenario)
-    later = scripted_app(FakeEngine(), ["code"], saved=kept[-1])
+    later = scripted_app(FakeEngine(), ["code"], session=Session("work"))
 
     async def go_on(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: later.conversation.rounds)

@@ -94,7 +94,8 @@ def test_hostile_notices_pastes_and_names_are_not_obeyed() -> None:
         await pilot.press("ctrl+f")
         app.post_message(events.Paste("find\x1b[2J"))
         await until(pilot, lambda: "find␛[2J" in screen_text(app))
-        app.engine.reports.put(reports.Loaded(None, (reports.LoadedRound("task", (), (hostile_turn,)),), app.state.agents))
+        rounds = (reports.LoadedRound("task", (), (hostile_turn,)),)
+        app.engine.reports.put(reports.Loaded(None, rounds, app.state.agents, app.state.policy))
         await until(pilot, lambda: "plan␛[2J" in screen_text(app))
         assert not CONTROLS.search(screen_text(app))
 

@@ -13,6 +13,8 @@ from support.fakes import FakeEngine
 from textual.pilot import Pilot
 
 from relaylite.api import Relay
+from relaylite.chain import sessions
+from relaylite.chain.session import Session
 from relaylite.events import TextDelta
 from relaylite.settings.settings import load_settings
 from relaylite.tui.app import RelayApp
@@ -178,7 +180,8 @@ def test_steps_of_opening_that_wait_together_are_drawn_once() -> None:
 
 def test_a_conversation_that_the_new_model_cannot_take_over_closes_that_model() -> None:
     engine = FakeEngine()
-    app = scripted_app(engine, ["plan"], saved={"version": 1})
+    sessions.save("work", {"version": 1})
+    app = scripted_app(engine, ["plan"], session=Session("work"))
 
     async def scenario(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: notices(app))

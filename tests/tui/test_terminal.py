@@ -112,7 +112,7 @@ def test_sigterm_leaves_as_quitting_does_and_keeps_the_conversation(terminal: Te
     subprocess.run(["pkill", "-TERM", "-P", shell], check=True)
     screen = terminal.wait("EXIT=", 20)
     assert "relaylite: stopped" in screen and "EXIT=143" in screen and "Traceback" not in screen
-    [saved] = (terminal.home / "data" / "sessions").iterdir()
+    [saved] = (terminal.home / "data" / "sessions").glob("*.json")
     assert "Count to a thousand." in saved.read_text()
 
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Event as Flag
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from relaylite.chain.agents import Agent
+from relaylite.chain.agents import Agent, unanswered
 from relaylite.chain.attachments import Attachment, attached_in, words_without_file
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Event, Notice
 from relaylite.reuse.policies import Policy
 from relaylite.tui import files
 from relaylite.tui.engine import reports
+from relaylite.tui.engine.keeping import Keeper
 from relaylite.tui.engine.opener import Opener, Progress
 
 if TYPE_CHECKING:
     from relaylite.api import Relay
     from relaylite.chain.chain import Chain
+    from relaylite.chain.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -35,14 +36,6 @@ def reason_of(error: BaseException) -> str:
     return f"internal error: {type(error).__name__}: {error} (the log has more)"
 
 
-@dataclass(frozen=True, slots=True)
-class KeptConversation:
-    """A conversation that outlives the app. `saved` is what to go on with; `keep` is called whenever the conversation has changed."""
-
-    saved: Mapping[str, Any] | None = None
-    keep: Callable[[dict[str, Any]], None] | None = None
-
-
 class Jobs:
     """All methods run in the engine's thread. `is_stopped` of a job is set, from another thread, once the user wants it to end."""
 
@@ -52,12 +45,12 @@ class Jobs:
         report: Callable[[reports.Report], None],
         agents: Sequence[Agent],
         policy: Policy,
-        kept: KeptConversation,
+        keeper: Keeper,
     ) -> None:
         self._opener, self._report = opener, report
         self._agents, self._policy = tuple(agents), policy
-        self._keep = kept.keep
-        self._waiting = kept.saved  # a conversation that waits for the next model
+        self.keeper = keeper
+        self._waiting = keeper.saved  # a conversation that waits for the next model
         self.relay: Relay | None = None
         self.chain: Chain | None = None
 
@@ -80,7 +73,7 @@ class Jobs:
 
     def _shut(self) -> None:
         """Close the model, so that there is room for another; its conversation waits for that one."""
-        if self.chain is not None and self.chain.rounds:
+        if self.chain is not None and not self.chain.conversation.is_empty:
             self._waiting = self.chain.to_dict()
         old, self.relay, self.chain = self.relay, None, None
         if old is not None:
@@ -88,24 +81,27 @@ class Jobs:
 
     def _take(self, relay: Relay, model: str) -> None:
         """Go on with this model: with the conversation that waits for it, or a new one."""
-        is_resumed = self._waiting is not None
+        waiting = self._waiting
         try:
-            chain = relay.chain(self._agents) if self._waiting is None else relay.chain_from_dict(self._waiting)
+            chain = relay.chain(self._agents, policy=self._policy) if waiting is None else relay.chain_from_dict(waiting)
+            if waiting is not None and waiting is self.keeper.saved:
+                self.keeper.go_on(chain)
         except BaseException:
             relay.close()
             raise
         self.relay, self._waiting = relay, None
         self._report(reports.Opened(model, relay.info))
-        if is_resumed:
-            self._adopt(chain, None)
+        if waiting is not None:
+            self.adopt(chain, self.keeper.session)
         else:
-            chain.policy = self._policy
-            self.chain = chain
+            self.chain, chain.session = chain, self.keeper.session
+            self.tell_session()
         self._report(reports.MemoryUsed(relay.memory()))
 
     def close(self) -> None:
         if self.relay is not None:
             self.relay.close()
+        self.keeper.close()
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -125,6 +121,21 @@ class Jobs:
     def resume(self, stop_after: int | None, is_stopped: Flag) -> None:
         self._run(lambda chain: chain.resume(stop_after), is_stopped)
 
+    def extend(self, round: int, index: int, stop_after: int | None, is_stopped: Flag) -> None:
+        """Let a cut answer go on, and the agents behind it answer anew."""
+
+        before = -1
+
+        def start(chain: Chain) -> Iterator[Event]:
+            nonlocal before
+            events, before = chain.extend(round, index, stop_after), chain.conversation.branches.current
+            self._report(reports.Dropped(round, index, chain.rounds[round].task))
+            return events
+
+        self._run(start, is_stopped)
+        if self.chain is not None and self.chain.conversation.branches.current == before:
+            self.tell_all()  # it did not come to go on, and stays as it was
+
     def _run(self, start: Callable[[Chain], Iterator[Event]], is_stopped: Flag) -> None:
         if self.chain is None or self.relay is None:
             refused = reports.RunEnded("failed", "no model is open; choose one first")
@@ -140,9 +151,11 @@ class Jobs:
         except Exception as error:
             self._report(reports.RunEnded("failed", reason_of(error)))
         else:
-            self._report(reports.RunEnded("paused" if len(self.chain.rounds[-1].turns) < len(self.chain.agents) else "done"))
+            is_paused = unanswered(self.chain.agents, self.chain.rounds[-1].names)
+            self._report(reports.RunEnded("paused" if is_paused else "done"))
         self._report(reports.MemoryUsed(self.relay.memory()))
-        self._keep_conversation(self.chain)
+        self._report(reports.Versions(self.chain.conversation.branches.versions()))
+        self.tell_session()
 
     def measure(self, round: int, index: int, is_stopped: Flag) -> None:
         """Prefill that turn's prompt in full, once, for comparison."""
@@ -172,45 +185,50 @@ class Jobs:
         if self.chain is not None:
             self.chain.agents, self.chain.policy = agents, policy
 
-    def drop(self, index: int | None, chain: Chain) -> None:
-        last = len(chain.rounds) - 1
-        self._report(reports.Dropped(last, index, chain.retry(index)))
+    def drop(self, round: int, index: int | None, chain: Chain) -> None:
+        self._report(reports.Dropped(round, index, chain.retry(index, round)))
+        self._report(reports.Versions(chain.conversation.branches.versions()))
 
     def edit(self, round: int, index: int, text: str, chain: Chain) -> None:
         chain.edit(round, index, text)
         self._report(reports.Edited(round, index, text))
-        self._keep_conversation(chain)
+        self._report(reports.Versions(chain.conversation.branches.versions()))
 
     def save(self, path: Path, chain: Chain) -> None:
         files.write_json(path, chain.to_dict())
         self._report(reports.Saved(path))
 
-    def keep(self, save: Callable[[dict[str, Any]], None], chain: Chain) -> None:
-        if chain.rounds:
-            save(chain.to_dict())
-
     def load(self, path: Path, chain: Chain) -> None:
         data = files.read_json(path)
         assert self.relay is not None
-        self._adopt(self.relay.chain_from_dict(data), path)
+        loaded = self.relay.chain_from_dict(data)
+        self.keeper.begin()
+        self.adopt(loaded, self.keeper.session, path)
 
     def clear(self, chain: Chain) -> None:
         assert self.relay is not None
-        self._adopt(self.relay.chain(self._agents), None)
+        self.keeper.begin()
+        self.adopt(self.relay.chain(self._agents, policy=self._policy), self.keeper.session)
 
-    def _adopt(self, chain: Chain, path: Path | None) -> None:
-        """Show and use this conversation from now on."""
-        chain.policy = self._policy
-        self.chain, self._agents = chain, tuple(chain.agents)
+    def adopt(self, chain: Chain, session: Session | None, path: Path | None = None) -> None:
+        """Show and use this conversation from now on, and keep it in this session."""
+        if session is not self.keeper.session:
+            self.keeper.switch(session)
+        chain.session = session
+        self.chain, self._agents, self._policy = chain, tuple(chain.agents), chain.policy
+        self.tell_all(path)
+
+    # -- what the app shows of it ------------------------------------------------------------------------------------
+
+    def tell_all(self, path: Path | None = None, place: reports.Place | None = None) -> None:
+        """Report the whole conversation: it is another one, or goes on in another branch."""
+        assert self.chain is not None
         rounds = tuple(
-            reports.LoadedRound(each.task, tuple(file.source for file in each.files), tuple(each.turns)) for each in chain.rounds
+            reports.LoadedRound(each.task, tuple(file.source for file in each.files), tuple(each.turns)) for each in self.chain.rounds
         )
-        self._report(reports.Loaded(path, rounds, self._agents))
+        self._report(reports.Loaded(path, rounds, self._agents, self._policy, place))
+        self._report(reports.Versions(self.chain.conversation.branches.versions()))
+        self.tell_session()
 
-    def _keep_conversation(self, chain: Chain) -> None:
-        if self._keep is None:
-            return
-        try:
-            self._keep(chain.to_dict())
-        except Exception as error:
-            self._report(reports.Failed(reason_of(error)))
+    def tell_session(self) -> None:
+        self._report(self.keeper.state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,7 +10,10 @@ from typing import Literal
 from relaylite.chain.agents import Agent
 from relaylite.engine.interface import Memory, ModelInfo
 from relaylite.events import Event, TextDelta, Turn
+from relaylite.reuse.policies import Policy
 from relaylite.tui.engine.opener import Progress
+
+Place = tuple[int, int | None]  # a round, and an answer in it; None: its message
 
 STOPPED = "Stopped."  # the reason of what the user ended
 
@@ -94,11 +97,31 @@ class LoadedRound:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The conversation was replaced: loaded from `path`, gone on with, or (None and no rounds) begun anew."""
+    """The conversation was replaced: loaded from `path`, gone on with, or (None and no rounds) begun anew; or it goes on in another branch.
+
+    `place`: what the user looks at, a round and an answer or its message; None: the end.
+    """
 
     path: Path | None
     rounds: tuple[LoadedRound, ...]
     agents: tuple[Agent, ...]
+    policy: Policy
+    place: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Where there are several versions of a message or an answer: the number of the one that is shown, from 0, and how many there are."""
+
+    found: Mapping[Place, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class InSession:
+    """The session that keeps the conversation; "" while it is not kept. `is_read_only`: another relaylite has it open."""
+
+    name: str = ""
+    is_read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +136,8 @@ class Failed:
     reason: str
 
 
-Report = Event | Attached | Opening | Opened | OpenFailed | RunEnded | MemoryUsed | Dropped | Edited | Measured | Loaded | Saved | Failed
+Change = Dropped | Edited | Measured | Loaded | Versions | InSession
+Report = Event | Attached | Opening | Opened | OpenFailed | RunEnded | MemoryUsed | Change | Saved | Failed
 
 
 def joined(reports: Iterable[Report]) -> Iterator[Report]:

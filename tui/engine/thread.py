@@ -13,29 +13,29 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from relaylite.chain.agents import Agent
 from relaylite.chain.attachments import Attachment
 from relaylite.reuse.policies import Policy
-from relaylite.tui.engine.jobs import Jobs, KeptConversation
+from relaylite.tui.engine import keeping
+from relaylite.tui.engine.jobs import Jobs
 from relaylite.tui.engine.opener import Opener
-from relaylite.tui.engine.reports import Report
+from relaylite.tui.engine.reports import Place, Report
 
 if TYPE_CHECKING:
     from relaylite.chain.chain import Chain
-
-NOTHING_KEPT = KeptConversation()
+    from relaylite.chain.conversation import Conversation
 
 
 class EngineThread(threading.Thread):
     """Carries out jobs in order. The app calls the methods below; they return at once. `reports` says what came of the jobs."""
 
-    def __init__(self, opener: Opener, agents: Sequence[Agent], policy: Policy, kept: KeptConversation = NOTHING_KEPT) -> None:
+    def __init__(self, opener: Opener, agents: Sequence[Agent], policy: Policy, keeper: keeping.Keeper | None = None) -> None:
         super().__init__(name="relaylite-engine", daemon=True)
         self.reports: SimpleQueue[Report] = SimpleQueue()
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._jobs = Jobs(opener, self.reports.put, agents, policy, kept)
+        self._jobs = Jobs(opener, self.reports.put, agents, policy, keeper or keeping.Keeper())
         self._stops: list[threading.Event] = []  # of the jobs that wait or run and can be stopped
 
     def open(self, model: str) -> None:
@@ -48,6 +48,10 @@ class EngineThread(threading.Thread):
 
     def resume(self, stop_after: int | None) -> None:
         self._put_stoppable(partial(self._jobs.resume, stop_after))
+
+    def extend(self, round: int, index: int, stop_after: int | None) -> None:
+        """Let a cut answer go on."""
+        self._put_stoppable(partial(self._jobs.extend, round, index, stop_after))
 
     def measure(self, round: int, index: int) -> None:
         """Prefill that turn's prompt in full, once, for comparison."""
@@ -63,9 +67,20 @@ class EngineThread(threading.Thread):
     def configure(self, agents: Sequence[Agent], policy: Policy) -> None:
         self._queue.put(partial(self._jobs.configure, tuple(agents), policy))
 
-    def drop(self, index: int | None) -> None:
-        """Take back the last round's answers from `index` on, or the whole round."""
-        self._put_guarded(partial(self._jobs.drop, index))
+    def drop(self, round: int, index: int | None) -> None:
+        """Go back to before that answer, or to before the whole round. `change` can bring it back."""
+        self._put_guarded(partial(self._jobs.drop, round, index))
+
+    def change(self, change: Callable[[Conversation], None], place: Place | None = None) -> None:
+        """Do `change`, such as `Conversation.undo`, and show the conversation at `place`."""
+        self._put_guarded(partial(keeping.change, self._jobs, change, place))
+
+    def open_session(self, name: str) -> None:
+        """Go on with another conversation."""
+        self._put_guarded(partial(keeping.open_session, self._jobs, name))
+
+    def rename_session(self, name: str) -> None:
+        self._put_guarded(partial(keeping.rename_session, self._jobs, name))
 
     def edit(self, round: int, index: int, text: str) -> None:
         self._put_guarded(partial(self._jobs.edit, round, index, text))
@@ -75,10 +90,6 @@ class EngineThread(threading.Thread):
 
     def load(self, path: Path) -> None:
         self._put_guarded(partial(self._jobs.load, path))
-
-    def keep(self, save: Callable[[dict[str, Any]], None]) -> None:
-        """Give the conversation to `save`, if there is one."""
-        self._put_guarded(partial(self._jobs.keep, save))
 
     def clear(self) -> None:
         """Start a new conversation."""

@@ -83,10 +83,11 @@ class ChainStrip(Horizontal):
         if index < len(chips):
             chips[index].show(state, chips[index].pauses)
 
-    def reset(self, from_index: int = 0) -> None:
-        """Everyone from that place on waits."""
-        for chip in self.chips[from_index:]:
-            chip.show("waiting", chip.pauses)
+    def reset(self, places: Sequence[int] | None = None) -> None:
+        """The agents at those places wait; all of them if None."""
+        for chip in self.chips:
+            if places is None or chip.index in places:
+                chip.show("waiting", chip.pauses)
 
     def set_pauses(self, indices: set[int]) -> None:
         for chip in self.chips:

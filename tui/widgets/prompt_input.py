@@ -55,6 +55,16 @@ class PromptInput(TextField):
         self._place = None
         self.clear()
 
+    def take_up(self, text: str) -> bool:
+        """Show `text` instead of what was typed, which goes to the history; whether there was something."""
+        has_draft = bool(self.text.strip())
+        if has_draft:
+            self._history.add(self.text)
+        self._place = None
+        self.load_text(text)
+        self.move_cursor(self.document.end)
+        return has_draft
+
     def give_back(self, text: str) -> None:
         """Put a message back for another try, unless something else was typed meanwhile."""
         if not self.text.strip():

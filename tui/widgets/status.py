@@ -28,6 +28,11 @@ class TopBar(QuietStatic):
         self._conversation = conversation
         self._model = ""
         self._note = ""
+        self._session = ""
+
+    def show_session(self, name: str, *, is_read_only: bool) -> None:
+        self._session = f"{one_line(name, 40)}{' (read only)' if is_read_only else ''}"
+        self.redraw()
 
     def show_model(self, info: ModelInfo) -> None:
         self._model, self._note = one_line(info.name, 48), ""
@@ -46,7 +51,10 @@ class TopBar(QuietStatic):
 
     def redraw(self) -> None:
         left = Content.assemble((" relaylite ", "bold $primary"), (self._model, "$foreground"), (f" {self._note}", "$muted"))
+        session = Content.styled(f" · {self._session}" if self._session else "", "$muted")
         right = Content.assemble((self._filled(), "$muted"), (self._saved(), "$success"), " ")
+        if self.size.width > left.cell_length + session.cell_length + right.cell_length:
+            left += session
         space = self.size.width - left.cell_length - right.cell_length
         self.show(left if space < 1 else Content.assemble(left, " " * space, right))
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from relaylite.chain.agents import Agent
+from relaylite.chain.agents import Agent, agents_of
 from relaylite.cli import options
-from relaylite.cli.chains import agents_of
 from relaylite.cli.command import Command
 from relaylite.cli.document import Document
 from relaylite.cli.opening import open_engine
@@ -112,7 +111,7 @@ def _context_for(wanted: BenchOptions) -> int:
 
 def _agents(settings: Settings, output: Output) -> tuple[Agent, ...] | None:
     """Those of the command line; None if it names none: what settings say is for runs, a benchmark takes those that fit its tasks."""
-    return agents_of(settings, output) if settings.sources.get("agents", "").startswith("--") else None
+    return agents_of(settings, output.notice) if settings.sources.get("agents", "").startswith("--") else None
 
 
 def _measure(bench: Bench, tasks: list[Task], n: int, output: Output, samples: list[Sample]) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext
 
 import click
 
-from relaylite.chain import sessions
+from relaylite.chain.agents import agents_of
 from relaylite.chain.attachments import Attachment, read_attachment
+from relaylite.chain.session import Session, go_on_with
 from relaylite.cli import options
-from relaylite.cli.chains import agents_of
 from relaylite.cli.command import Command
 from relaylite.cli.group import BY_SIGNAL
 from relaylite.cli.interrupts import Terminated, lost_worker
@@ -21,11 +20,6 @@ from relaylite.cli.plain_chat import PlainChat
 from relaylite.cli.terminal import Output
 from relaylite.errors import RelayliteError
 from relaylite.settings.settings import Settings
-
-if TYPE_CHECKING:
-    from relaylite.api import Relay
-    from relaylite.chain.agents import Agent
-    from relaylite.chain.chain import Chain
 
 EXAMPLES = (
     "relaylite chat --agents plan,code,review",
@@ -44,19 +38,30 @@ def command(plain: bool, session: str | None, files: tuple[str, ...], settings: 
     """Talk to a chain of agents; each keeps its history.
 
     On a terminal this opens an app. Elsewhere, with TERM=dumb, or with --plain, each line read is a message. Files go with the first
-    message.
+    message. A conversation on a terminal is kept also without --session, unless the setting keep says otherwise.
     """
-    saved = sessions.load(session) if session is not None else None
+    kept = Session(session) if session is not None else Session() if settings.keep and sys.stdin.isatty() else None
+    with kept or nullcontext():
+        return _talk(settings, kept, files, plain=plain, quiet=quiet, verbose=verbose)
+
+
+def _talk(settings: Settings, kept: Session | None, files: tuple[str, ...], *, plain: bool, quiet: bool, verbose: bool) -> int:
+    saved = kept.saved() if kept is not None else None
     output = Output(quiet=quiet)
-    agents, attached = agents_of(settings, output), [read_attachment(file) for file in files]
+    agents, attached = agents_of(settings, output.notice), [read_attachment(file) for file in files]
     if not plain and sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
-        return _in_app(settings, session, attached)
+        return _in_app(settings, kept, attached)
+    if kept is not None:
+        kept.check_writable()
     with open_relay(settings, output, verbose=verbose) as relay:
-        chain = _resumed(relay, saved, settings, agents) if saved is not None else relay.chain(agents)
-        return PlainChat(chain, output, attached, keep=lambda: _keep(chain, session)).run()
+        chain = relay.chain_from_dict(saved) if saved is not None else relay.chain(agents)
+        if saved is not None:
+            go_on_with(chain, settings)
+        chain.session = kept
+        return PlainChat(chain, output, attached).run()
 
 
-def _in_app(settings: Settings, session: str | None, attached: list[Attachment]) -> int:
+def _in_app(settings: Settings, session: Session | None, attached: list[Attachment]) -> int:
     from relaylite.tui import run_app
 
     code = run_app(settings, session=session, files=attached)
@@ -65,18 +70,3 @@ def _in_app(settings: Settings, session: str | None, attached: list[Attachment])
             raise RelayliteError(lost)
         raise Terminated(number=code - BY_SIGNAL)
     return code
-
-
-def _resumed(relay: Relay, saved: Mapping[str, Any], settings: Settings, agents: Sequence[Agent]) -> Chain:
-    """The conversation as it was saved, but for agents and policy that flags or variables name."""
-    chain = relay.chain_from_dict(saved)
-    if settings.is_forced("agents"):
-        chain.agents = agents
-    if settings.is_forced("policy") or settings.is_forced("fidelity"):
-        chain.policy = relay.policy
-    return chain
-
-
-def _keep(chain: Chain, session: str | None) -> None:
-    if session is not None:
-        sessions.save(session, chain.to_dict())

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relaylite.chain.agents import agents_of
 from relaylite.chain.attachments import Attachment, read_attachment
 from relaylite.cli import options
-from relaylite.cli.chains import agents_of, events_of
+from relaylite.cli.chains import events_of
 from relaylite.cli.command import Command
 from relaylite.cli.document import Document
 from relaylite.cli.narrator import Narrator
@@ -56,7 +57,7 @@ def command(
         raise UsageError("--last does nothing with --json, which prints all answers; leave one out")
     output = Output(quiet=quiet)
     document.value = {"model": settings.model, "policy": settings.policy, "agents": [], "error": None}
-    text, attached, agents = read_task(task, task_file), [read_attachment(file) for file in files], agents_of(settings, output)
+    text, attached, agents = read_task(task, task_file), [read_attachment(file) for file in files], agents_of(settings, output.notice)
     narrator = Narrator(output, agents, shows_answers=not (last or document.is_wanted))
     with open_relay(settings, output, verbose=verbose) as relay:
         if has_unread_input():  # asked late: what writes it takes its time too

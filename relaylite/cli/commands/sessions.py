@@ -1,4 +1,4 @@
-"""`relaylite sessions`: conversations that `relaylite chat --session NAME` keeps."""
+"""`relaylite sessions`: kept conversations: list, search, rename, remove, restore."""
 
 from __future__ import annotations
 
@@ -24,21 +24,29 @@ FIRST_MESSAGE = 48  # characters of it that are shown
     "sessions",
     cls=Group,
     invoke_without_command=True,
-    examples=("relaylite sessions", "relaylite chat --session work", "relaylite sessions rm work"),
+    examples=(
+        "relaylite sessions",
+        "relaylite sessions --search 'sorted lists'",
+        "relaylite chat --session work",
+        "relaylite sessions rename work lists",
+        "relaylite sessions rm work",
+        "relaylite sessions restore work",
+    ),
 )
+@click.option("--search", metavar="TEXT", default="", help="Only those with this text in name, messages or answers.")
 @options.json_option
 @click.pass_context
-def command(context: click.Context, document: Document) -> None:
-    """List saved conversations, the last one first."""
+def command(context: click.Context, document: Document, search: str) -> None:
+    """List kept conversations, the last one first."""
     if context.invoked_subcommand is not None:
         return
-    found = sessions.sessions()
+    found = sessions.sessions(search)
     document.value = [asdict(session) for session in found]
     if document.is_wanted:
         return
     output = Output()
     if not found:
-        output.note("no sessions yet; `relaylite chat --session NAME` begins one")
+        output.note(f"no session holds {search!r}" if search else "no sessions yet; `relaylite chat --session NAME` begins one")
     width = max((len(session.name) for session in found), default=0)
     for session in found:
         output.line(f"{session.name.ljust(width)}  {_about(session)}")
@@ -67,16 +75,25 @@ def export(name: str, format_name: str, file: Path | None) -> None:
 
 @command.command("rm")
 @click.argument("name")
-def remove(name: str) -> None:
-    """Remove the conversation NAME."""
+@click.option("--forever", is_flag=True, help="Delete it, so that it cannot be restored.")
+def remove(name: str, forever: bool) -> None:
+    """Remove the conversation NAME; it can be restored until another one of that name is removed."""
     sessions.remove(name)
     Output().line(f"removed {name}")
 
 
-def _about(session: sessions.Session) -> str:
+@command.command("restore")
+@click.argument("name")
+def restore(name: str) -> None:
+    """Bring back the conversation NAME that was removed."""
+    sessions.restore(name)
+    click.echo(f"restored {name}")
+
+
+def _about(session: sessions.SessionEntry) -> str:
     """When it was changed, how long it is, its agents, and how it begins."""
     changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(session.changed_s))
     message = " ".join(session.first_message.split())
     said = message if len(message) <= FIRST_MESSAGE else message[: FIRST_MESSAGE - 1] + "…"
     rounds = f"{session.n_rounds} message{'' if session.n_rounds == 1 else 's'}" if session.agents else "damaged"
-    return f"{changed}  {rounds}  {','.join(session.agents)}  {said}".rstrip()
+    return f"{changed}  {rounds}{', open' if session.is_open else ''}  {','.join(session.agents)}  {said}".rstrip()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relaylite.tui.screens.main import choosing, code, documents, editing, looking, running
+from relaylite.tui.screens.main import choosing, code, documents, editing, looking, running, versions
 from relaylite.tui.screens.main.desk import Desk
 
 ACTS: dict[str, Callable[[Desk], None]] = {
@@ -25,7 +25,12 @@ ACTS: dict[str, Callable[[Desk], None]] = {
     "write_code": code.write_last,
     "editor": editing.edit_outside,
     "search": looking.open_search,
+    "undo": versions.undo,
+    "redo": versions.redo,
+    "extend": running.extend_last,
     "new": documents.new,
+    "sessions": documents.sessions,
+    "rename": documents.rename,
     "save": documents.save,
     "load": documents.load,
     "export": documents.export,

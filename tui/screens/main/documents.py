@@ -1,4 +1,4 @@
-"""Actions on files: conversations begun, saved, loaded and exported; code and pictures written. Nothing is overwritten unasked."""
+"""Actions on conversations and files: begin, open, name, save, load, export; code and pictures. Nothing is overwritten unasked."""
 
 from __future__ import annotations
 
@@ -11,11 +11,30 @@ from relaylite.tui import files
 from relaylite.tui.screens.dialog import PathDialog
 from relaylite.tui.screens.main.desk import Desk
 from relaylite.tui.screens.overwrite_dialog import OverwriteDialog
+from relaylite.tui.screens.sessions_dialog import NameDialog, SessionsDialog
 
 
 def new(desk: Desk) -> None:
     if not desk.refuses():
         desk.engine.clear()
+
+
+def sessions(desk: Desk) -> None:
+    def take(name: str | None) -> None:
+        if name is not None and name != desk.state.session:
+            desk.engine.open_session(name)
+
+    if not desk.refuses():
+        desk.app.push_screen(SessionsDialog(desk.state.session, desk.engine.rename_session), take)
+
+
+def rename(desk: Desk) -> None:
+    def take(name: str | None) -> None:
+        if name is not None and name != desk.state.session:
+            desk.engine.rename_session(name)
+
+    if not desk.refuses_change():
+        desk.app.push_screen(NameDialog(desk.state.session), take)
 
 
 def save(desk: Desk) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from relaylite.terminal_text import fit_for_terminal
-from relaylite.tui.conversation import TurnRecord
+from relaylite.tui.conversation import RoundRecord, TurnRecord
 from relaylite.tui.screens.dialog import TextDialog
-from relaylite.tui.screens.main import code, looking, running
+from relaylite.tui.screens.main import code, looking, running, versions
 from relaylite.tui.screens.main.desk import Desk
 from relaylite.tui.text.corrections import corrected
 from relaylite.tui.widgets.transcript.blocks import Block, MessageBlock, TurnBlock, Wish
@@ -16,29 +16,40 @@ def act_on(desk: Desk, block: Block, wish: Wish) -> None:
     if wish == "copy" and isinstance(block, MessageBlock | TurnBlock):
         copy(desk, block.source)
     elif isinstance(block, MessageBlock):
-        if wish == "edit" and block.round is desk.state.conversation.rounds[-1]:
-            edit_message(desk)
-        else:
-            desk.app.notify("Only the last message can be changed.", severity="warning")
+        if wish == "edit":
+            branch_at(desk, block.round)
+        elif wish in ("older", "newer"):
+            versions.step(desk, block.round.version, (block.round.number, None), wish)
     elif isinstance(block, TurnBlock):
-        acts = {
-            "edit": edit,
-            "retry": running.retry,
-            "measure": running.measure,
-            "map": looking.show_map,
-            "copy_code": code.copy,
-            "write_code": code.write,
-        }
-        acts[wish](desk, block.record)
+        record = block.record
+        if wish in ("older", "newer"):
+            versions.step(desk, record.version, (record.round, record.index), wish)
+        else:
+            acts = {
+                "edit": edit,
+                "retry": running.retry,
+                "extend": running.extend,
+                "measure": running.measure,
+                "map": looking.show_map,
+                "copy_code": code.copy,
+                "write_code": code.write,
+            }
+            acts[wish](desk, record)
 
 
 def edit_message(desk: Desk) -> None:
-    """Take the last message back into the input."""
-    rounds = desk.state.conversation.rounds
-    if rounds and not desk.refuses():
-        desk.parts.input.give_back(rounds[-1].task)
-        desk.engine.drop(None)
+    if desk.state.conversation.rounds:
+        branch_at(desk, desk.state.conversation.rounds[-1])
+
+
+def branch_at(desk: Desk, round: RoundRecord) -> None:
+    """Take a message back into the input. What followed it stays a version of its own; so does what was typed, in the history."""
+    if not desk.refuses_change():
+        had_draft = desk.parts.input.take_up(round.task)
+        desk.engine.drop(round.number, None)
         desk.parts.input.focus()
+        undo = desk.key_of("undo")
+        desk.app.notify(f"{undo} brings back what was there." + (" ↑ brings back what you had typed." if had_draft else ""))
 
 
 def edit_outside(desk: Desk) -> None:
@@ -54,7 +65,7 @@ def edit_last(desk: Desk) -> None:
 
 def edit(desk: Desk, record: TurnRecord) -> None:
     """Correct an answer; from then on its tokens are computed, not relayed."""
-    if desk.refuses():
+    if desk.refuses_change():
         return
     if not record.is_kept:
         desk.app.notify("There is no answer to correct; Ctrl+R lets the agent try again.", severity="warning")

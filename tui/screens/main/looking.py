@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from relaylite import paths
+from relaylite.reuse.policies import parse_policy
+from relaylite.settings.settings import Settings
 from relaylite.tui.conversation import TurnRecord
 from relaylite.tui.screens.main.desk import Desk
 from relaylite.tui.screens.map_screen import MapScreen
@@ -15,7 +20,19 @@ def keys(desk: Desk) -> None:
 
 
 def settings(desk: Desk) -> None:
-    desk.app.push_screen(SettingsPage(desk.app.settings, str(paths.settings_file())))
+    desk.app.push_screen(SettingsPage(in_force(desk), str(paths.settings_file())))
+
+
+def in_force(desk: Desk) -> Settings:
+    """The settings with what was chosen in the app, or came with the conversation, since the start."""
+    state, start, changed = desk.state, desk.app.settings, dict[str, Any]()
+    if (names := tuple(agent.name for agent in state.agents)) != start.agents:
+        changed["agents"] = names
+    if state.policy != parse_policy(start.policy, start.fidelity):
+        changed |= {"policy": state.policy.name, "fidelity": state.policy.fidelity}
+    if state.model not in ("", start.model):
+        changed["model"] = state.model
+    return replace(start, **changed, sources={**start.sources, **dict.fromkeys(changed, "in this conversation")})
 
 
 def toggle_panel(desk: Desk) -> None:

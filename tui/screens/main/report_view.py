@@ -34,7 +34,7 @@ class ReportView:
                 self._open_failed(report)
             case reports.MemoryUsed():
                 self._parts.inspector.show_memory(report.memory)
-            case reports.Dropped() | reports.Edited() | reports.Measured() | reports.Loaded():
+            case reports.Dropped() | reports.Edited() | reports.Measured() | reports.Loaded() | reports.Versions() | reports.InSession():
                 await self._show_change(report)
                 self._parts.top.redraw()
             case reports.Saved():
@@ -51,7 +51,7 @@ class ReportView:
 
     def _opened(self, report: reports.Opened) -> None:
         state, parts, info = self._state, self._parts, report.info
-        state.info, state.is_opening = info, False
+        state.info, state.model, state.is_opening = info, report.model, False
         self._notices.forget()
         parts.top.show_model(info)
         parts.status.end_progress()
@@ -71,7 +71,7 @@ class ReportView:
             self._parts.top.show_failed(report.model)
         self._notices.complain(report.reason)
 
-    async def _show_change(self, report: reports.Dropped | reports.Edited | reports.Measured | reports.Loaded) -> None:
+    async def _show_change(self, report: reports.Change) -> None:
         match report:
             case reports.Dropped():
                 await self._dropped(report)
@@ -81,13 +81,19 @@ class ReportView:
                 self._measured(report)
             case reports.Loaded():
                 await self._loaded(report)
+            case reports.Versions():
+                for item in self._state.conversation.mark_versions(report.found):
+                    if (block := self._parts.transcript.block_of(item)) is not None:
+                        block.refresh_title()
+            case reports.InSession():
+                self._in_session(report)
 
     async def _dropped(self, report: reports.Dropped) -> None:
         conversation, parts = self._state.conversation, self._parts
-        gone = list(conversation.rounds[report.round :]) if report.index is None else []
+        gone = list(conversation.rounds[report.round + (report.index is not None) :])
         await parts.transcript.drop([*gone, *conversation.drop(report.round, report.index)])
         self._state.current = None
-        parts.chain.reset(report.index or 0)
+        parts.chain.reset(self._state.missing if report.index is not None else None)
         parts.inspector.show(conversation.last)
 
     def _edited(self, report: reports.Edited) -> None:
@@ -110,10 +116,29 @@ class ReportView:
     async def _loaded(self, report: reports.Loaded) -> None:
         state, parts = self._state, self._parts
         state.conversation.load((each.task, each.files, each.turns) for each in report.rounds)
-        state.agents, state.current = report.agents, None
-        await parts.chain.set_agents(state.agents)
+        if state.agents != report.agents:
+            state.agents = report.agents
+            await parts.chain.set_agents(state.agents)
+        state.policy, state.current = report.policy, None
+        parts.chain.set_policy(state.policy, state.relay_refusal)
         await parts.transcript.show_all()
+        if report.place is not None:
+            await self._show_place(*report.place)
         parts.inspector.show(state.conversation.last)
         parts.status.show_turn(state.conversation.last)
         if report.path is not None:
             self._notices.say(f"Loaded {report.path}")
+
+    async def _show_place(self, round: int, index: int | None) -> None:
+        """Have the user look at that place, as before the change."""
+        rounds = self._state.conversation.rounds
+        if round < len(rounds):
+            turns = rounds[round].turns
+            self._parts.transcript.show_place(rounds[round] if index is None or index >= len(turns) else turns[index])
+
+    def _in_session(self, report: reports.InSession) -> None:
+        state = self._state
+        if report.is_read_only and (report.name, True) != (state.session, state.is_read_only):
+            self._notices.say(f"Session {report.name} is open in another relaylite: here it can only be read.", "warning", timeout=10)
+        state.session, state.is_read_only = report.name, report.is_read_only
+        self._parts.top.show_session(report.name, is_read_only=report.is_read_only)

@@ -76,7 +76,7 @@ class RunView:
         await parts.transcript.drop_waiting()
         rounds = state.conversation.rounds
         is_resumed = bool(rounds) and rounds[-1].number == report.round
-        parts.chain.reset(len(rounds[-1].turns) if is_resumed else 0)
+        parts.chain.reset(state.missing if is_resumed else None)
         if not is_resumed:
             task = state.unsent.pop(0) if state.unsent else ""
             await parts.transcript.add(state.conversation.start_round(task, report.round, state.attached))
@@ -88,15 +88,17 @@ class RunView:
         if lost:  # a turn that failed makes room for its retry
             conversation.forget(lost)
             await parts.transcript.drop([*lost])
-        record = self._state.current = conversation.start_turn(report.agent, report.index, report.parts)
+        record = self._state.current = conversation.start_turn(report.agent, report.index, report.parts, report.at)
+        record.text = report.begun
         parts.chain.set_state(report.index, record.state)
-        await parts.transcript.add(record)
+        behind = conversation.rounds[-1].turns[record.index + 1 :]
+        await parts.transcript.add(record, before=behind[0] if behind else None)
 
     def _stage(self, state: State) -> None:
         record = self._state.current
         if record is not None and record.state != state:
             record.state = state
-            self._parts.chain.set_state(record.index, state)
+            self._parts.chain.set_state(record.place, state)
             if (block := self._parts.transcript.turn_block(record)) is not None:
                 block.refresh_title()
 
@@ -127,7 +129,7 @@ class RunView:
 
     def _settle(self, record: TurnRecord) -> None:
         """Show a turn as it ended."""
-        self._parts.chain.set_state(record.index, record.state)
+        self._parts.chain.set_state(record.place, record.state)
         if (block := self._parts.transcript.turn_block(record)) is not None:
             block.settle()
 

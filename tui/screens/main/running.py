@@ -33,9 +33,9 @@ async def send(desk: Desk, text: str) -> None:
 
 def resume(desk: Desk) -> None:
     """Go on after a pause, a stop or a failure."""
-    if desk.state.conversation.rounds and not desk.refuses():
+    if desk.state.missing and not desk.refuses_change():
         _begin(desk)
-        desk.engine.resume(desk.state.next_pause(desk.state.n_answered))
+        desk.engine.resume(desk.state.next_pause(desk.state.missing[0]))
 
 
 def _begin(desk: Desk) -> None:
@@ -66,13 +66,26 @@ def retry_round(desk: Desk) -> None:
 
 
 def retry(desk: Desk, record: TurnRecord) -> None:
-    """Let that agent, and those after it, answer again."""
-    if record.round != desk.state.conversation.rounds[-1].number:
-        desk.app.notify("Only the last message's answers can be written again.", severity="warning")
-    elif not desk.refuses():
+    """Let that agent, and those after it, answer again. What there was stays a version of its own."""
+    if not desk.refuses_change():
         if record.is_kept:
-            desk.engine.drop(record.index)
-        resume(desk)
+            desk.engine.drop(record.round, record.index)
+        _begin(desk)
+        desk.engine.resume(desk.state.next_pause(record.place))
+
+
+def extend_last(desk: Desk) -> None:
+    if (last := desk.state.conversation.last) is not None:
+        extend(desk, last)
+
+
+def extend(desk: Desk, record: TurnRecord) -> None:
+    """Let an answer go on that was cut at its length, or stopped."""
+    if record.finish_reason not in ("length", "cancelled"):
+        desk.app.notify("This answer was not cut; R lets the agent write another one.", severity="warning")
+    elif not desk.refuses_change():
+        _begin(desk)
+        desk.engine.extend(record.round, record.index, desk.state.next_pause(record.place))
 
 
 def measure_shown(desk: Desk) -> None:

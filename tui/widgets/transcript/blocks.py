@@ -24,7 +24,7 @@ from relaylite.tui.widgets.transcript.prompt_parts import PromptParts
 MESSAGE_LINES, MESSAGE_CHARACTERS = 12, 1000  # of a long message that are shown until it is unfolded
 MESSAGE_LIMIT = 40_000  # characters shown when it is unfolded; the chain has all of it
 
-Wish = Literal["copy", "edit", "retry", "measure", "map", "copy_code", "write_code"]
+Wish = Literal["copy", "edit", "retry", "measure", "map", "copy_code", "write_code", "extend", "older", "newer"]
 
 
 class Block(Vertical, can_focus=True):
@@ -36,6 +36,8 @@ class Block(Vertical, can_focus=True):
         Binding("e", "ask('edit')", "Edit"),
         Binding("up,k", "app.focus_previous", "Up", show=False),
         Binding("down,j", "app.focus_next", "Down", show=False),
+        Binding("left", "ask('older')", "Version before", show=False),
+        Binding("right", "ask('newer')", "Version after", show=False),
     ]
 
     class Asked(Message):
@@ -85,9 +87,20 @@ class MessageBlock(Block):
         return self.round.task
 
     def compose(self) -> ComposeResult:
-        files = f"  with {', '.join(self.round.files)}" if self.round.files else ""
-        yield Static(Content.assemble(("▪ ", "$primary"), ("you", "bold $primary"), (fit_for_terminal(files), "$muted")), classes="head")
+        yield Static(self._title(), classes="head")
         yield Static(self._content(), classes="body")
+
+    def _title(self) -> Content:
+        files = f"  with {', '.join(self.round.files)}" if self.round.files else ""
+        return Content.assemble(
+            ("▪ ", "$primary"),
+            ("you", "bold $primary"),
+            (version_of(self.round), "$primary"),
+            (fit_for_terminal(files), "$muted"),
+        )
+
+    def refresh_title(self) -> None:
+        self.query_one(".head", Static).update(self._title())
 
     def _content(self) -> Content:
         text = self.round.task
@@ -134,6 +147,7 @@ class TurnBlock(Block):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "toggle_parts", "Prompt"),
         Binding("r", "ask('retry')", "Retry"),
+        Binding("g", "ask('extend')", "Go on", show=False),
         Binding("m", "ask('measure')", "Measure"),
         Binding("v", "ask('map')", "Map"),
         Binding("b", "ask('copy_code')", "Copy code", show=False),
@@ -222,6 +236,7 @@ class TurnBlock(Block):
         return Content.assemble(
             (f"{fold} ", "$muted"),
             (record.agent, f"bold {self._color}"),
+            (version_of(record), self._color),
             (" (edited)" if record.was_edited else "", "$warning"),
             (f" {look.STATE_SIGNS[state]}" + (f" {state}" if state != "done" else ""), look.STATE_COLORS[state]),
             (f" {self._warning()}" if self._warning() else "", "$warning"),
@@ -247,6 +262,12 @@ class TurnBlock(Block):
         if metrics is None or record.state not in FINISHED or record.finish_reason != "length":
             return ""
         return "cut: the context is full" if metrics.is_context_full else "cut at max tokens"
+
+
+def version_of(item: RoundRecord | TurnRecord) -> str:
+    """Such as ` ‹2/3›`; "" if there is only one."""
+    number, n_versions = item.version
+    return f" ‹{number + 1}/{n_versions}›" if n_versions > 1 else ""
 
 
 AnyBlock = MessageBlock | TurnBlock

@@ -122,12 +122,12 @@ class Transcript(VerticalScroll, can_focus=False):
         await self._update_earlier()
         self.follow()
 
-    async def add(self, item: RoundRecord | TurnRecord) -> AnyBlock:
-        """Append a block; the oldest mounted one makes room."""
+    async def add(self, item: RoundRecord | TurnRecord, before: TurnRecord | None = None) -> AnyBlock:
+        """Append a block, or put it before that of another turn; the oldest mounted one makes room."""
         await self.query("#welcome").remove()
-        self._items.append(item)
+        self._items.insert(self._items.index(before) if before is not None else len(self._items), item)
         block = self._make(item)
-        await self.mount(block)
+        await self.mount(block, before=self.block_of(before) if before is not None else None)
         blocks = self.blocks
         if len(blocks) > MOUNTED_LIMIT + MORE_STEP:  # some at a time, so that it happens seldom
             surplus = len(blocks) - MOUNTED_LIMIT
@@ -144,6 +144,13 @@ class Transcript(VerticalScroll, can_focus=False):
         self._items = [item for item in self._items if item not in gone]
         if not self._items:
             await self.show_all()
+
+    def show_place(self, item: RoundRecord | TurnRecord) -> None:
+        """Select the block of that item, if it is mounted, and scroll to it."""
+        block = self.block_of(item)
+        if block is not None:
+            block.focus(scroll_visible=False)
+            self._place(partial(self.scroll_to_widget, block, animate=False, top=True))
 
     async def show_earlier(self, upto: int | None = None) -> None:
         """Mount the blocks before the first mounted one; all from place `upto` on, if given."""
