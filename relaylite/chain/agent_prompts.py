@@ -37,7 +37,7 @@ class AgentPrompts:
         """The same for its answer at that place of the last round: another attempt draws another seed."""
         sampling, number = self.sampling_of(index), len(self.conversation.rounds) - 1
         n_attempts = self.conversation.branches.n_attempts((number, at), self.agents[index].name)
-        return replace(sampling, seed=(sampling.seed + n_attempts) % (MAX_SEED + 1))
+        return sampling if sampling.is_greedy else replace(sampling, seed=(sampling.seed + n_attempts) % (MAX_SEED + 1))
 
     def of(self, index: int) -> Prompt:
         """What the agent at `index` is asked in the last round, with the answers that are there by now."""

@@ -78,24 +78,6 @@ def is_anything_left() -> bool:
 
 
 @contextmanager
-def put_off() -> Iterator[None]:
-    """A signal that ends the command waits until the block is over: something is written in it that must not be lost."""
-    came: list[tuple[int, FrameType | None]] = []
-    is_main = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGINT, *ending_signals()) if is_main else ()
-    before = {number: signal.signal(number, lambda *signalled: came.append(signalled)) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for number, frame in came[:1]:
-            handler = before[number]
-            if callable(handler):
-                handler(number, frame)
-
-
-@contextmanager
 def held(opened: Opened) -> Iterator[Opened]:
     """`opened`, closed at the end unless work that may still use it was left behind.
 

@@ -186,11 +186,3 @@ def test_what_waits_for_news_is_told_so() -> None:
             time.sleep(0.01)
 
     assert list(Work(work, tick=lambda: ticks.append(time.monotonic()))) == [] and len(ticks) >= 3
-
-
-def test_a_signal_waits_for_what_must_not_be_lost() -> None:
-    kept = []
-    with pytest.raises(KeyboardInterrupt), interrupts.put_off():
-        signal.raise_signal(signal.SIGINT)
-        kept.append("all")
-    assert kept == ["all"]
