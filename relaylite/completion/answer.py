@@ -32,7 +32,7 @@ class TakenOver:
 class Missed:
     """Known text in the prompt, `n_tokens` of it, that was computed again, and why, in words for people.
 
-    `reason` begins with a word for programs: "short", "adapter", "evicted", "changed", "policy" or "model".
+    `reason` begins with a word for programs: "short", "evicted", "changed", "policy" or "model".
     """
 
     source: str
