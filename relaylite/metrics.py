@@ -70,12 +70,39 @@ class TurnMetrics:
     decode_tokens_per_s: float = 0.0
     context_used: int = 0
     context_size: int = 0
-    full_ttft_estimate_ms: float = 0.0  # prompt_tokens at the measured prefill speed; 0 while no speed is known
+    full_ttft_estimate_ms: float = 0.0  # computing the whole prompt; 0 while no speed is known
+    full_ttft_low_ms: float = 0.0  # eight of ten measured times should lie within low and high
+    full_ttft_high_ms: float = 0.0
+    prefix_ttft_estimate_ms: float = 0.0  # computing all that follows the prefix: what taking over the prefix alone would take
+    prefix_ttft_low_ms: float = 0.0
+    prefix_ttft_high_ms: float = 0.0
+
+    @property
+    def saved_ms(self) -> float:
+        """Time to first token that relaying saved beyond taking over the prefix, as estimated; 0 if nothing was relayed or is known.
+
+        Below 0 where relaying took longer.
+        """
+        return self.prefix_ttft_estimate_ms - self.ttft_ms if self.span_tokens and self.prefix_ttft_estimate_ms else 0.0
+
+    @property
+    def full_error(self) -> float:
+        """How far a measured time may lie from `full_ttft_estimate_ms`, as a share of it; 0 where that is not known."""
+        return _error(self.full_ttft_estimate_ms, self.full_ttft_low_ms, self.full_ttft_high_ms)
+
+    @property
+    def prefix_error(self) -> float:
+        """The same of `prefix_ttft_estimate_ms`."""
+        return _error(self.prefix_ttft_estimate_ms, self.prefix_ttft_low_ms, self.prefix_ttft_high_ms)
 
     @property
     def is_context_full(self) -> bool:
         """Prompt and answer fill the context: an answer that was cut was cut by that, not by max tokens."""
         return self.context_used >= self.context_size > 0
+
+
+def _error(ms: float, low_ms: float, high_ms: float) -> float:
+    return max(high_ms - ms, ms - low_ms) / ms if ms and high_ms else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,11 @@ DOCUMENTED = {  # the names in --json; scripts rely on them
         "context_used",
         "context_size",
         "full_ttft_estimate_ms",
+        "full_ttft_low_ms",
+        "full_ttft_high_ms",
+        "prefix_ttft_estimate_ms",
+        "prefix_ttft_low_ms",
+        "prefix_ttft_high_ms",
     },
     "": {"model", "policy", "agents", "wall_ms", "peak_rss_mb", "notices"},
     "ttft_parts_ms": {"render", "place", "rectify", "suffix", "sample"},
@@ -197,7 +202,7 @@ def test_the_store_learns_what_a_token_costs(engine: FakeEngine) -> None:
     relay = Relay(engine=engine, policy="prefix", store_bytes=10**8)
     [turn] = relay.chain([PLAN]).run("Sort.").turns
     assert turn.metrics.full_ttft_estimate_ms >= 50
-    assert relay._store.speed.ms_per_token == pytest.approx(turn.metrics.full_ttft_estimate_ms / turn.metrics.prompt_tokens)
+    assert relay._store.speed.estimate(0, turn.metrics.prompt_tokens).ms == pytest.approx(turn.metrics.full_ttft_estimate_ms)
 
 
 def test_a_form_that_the_rows_cannot_take_is_refused_and_frees_the_model(engine: FakeEngine, tmp_path: Path) -> None:

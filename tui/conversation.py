@@ -64,11 +64,26 @@ class TurnRecord:
 
     @property
     def saved_ms(self) -> float:
-        """Time to first token that taking over rows saved; 0 where nothing was taken over."""
-        full = self.full_prefill
-        if full is None or self.metrics is None or not self.metrics.prefix_tokens + self.metrics.span_tokens:
+        """Time to first token that relaying saved beyond an exact prefix, as estimated; 0 where nothing was relayed.
+
+        Where a full prefill was measured, the estimate is set right by it.
+        """
+        metrics = self.metrics
+        if metrics is None or not metrics.saved_ms:
             return 0.0
-        return full[0] - self.metrics.ttft_ms
+        return metrics.prefix_ttft_estimate_ms * self._correction - metrics.ttft_ms
+
+    @property
+    def saved_error_ms(self) -> float:
+        """How far `saved_ms` may be off."""
+        return (
+            self.metrics.prefix_error * self.metrics.prefix_ttft_estimate_ms * self._correction if self.metrics and self.saved_ms else 0.0
+        )
+
+    @property
+    def _correction(self) -> float:
+        estimate = self.metrics.full_ttft_estimate_ms if self.metrics is not None else 0.0
+        return self.full_ms / estimate if self.full_ms is not None and estimate else 1.0
 
 
 @dataclass(slots=True, eq=False)
@@ -150,7 +165,7 @@ class Conversation:
                 record.finish(turn)
                 current.turns.append(record)
 
-    def saved(self) -> tuple[float, int, bool]:
-        """Milliseconds saved in all, over how many turns, and whether every one of them was measured."""
+    def saved(self) -> tuple[float, float, int]:
+        """Milliseconds that relaying saved in all beyond exact prefixes, how far that may be off, and over how many turns."""
         counted = [turn for turn in self.turns() if turn.saved_ms]
-        return sum(turn.saved_ms for turn in counted), len(counted), all(turn.full_ms is not None for turn in counted)
+        return sum(turn.saved_ms for turn in counted), sum(turn.saved_error_ms for turn in counted), len(counted)

@@ -66,7 +66,7 @@ class TurnRun:
         plan = make_plan(request.prompt.tokens, self._runner.matcher, request.policy, request.prompt.quotes)
         render_ms = request.render_ms + watch.ms()
         prefilled = yield from self._runner.prefill(self._run, plan)
-        self._meter.placed(prefilled, render_ms, self._runner.speed.ms_per_token)
+        self._meter.placed(prefilled, render_ms, self._runner.speed)
         stopped: BaseException | None = None
         with closing(self._runner.engine.generate(request.sampling)) as writer:
             try:

@@ -121,7 +121,11 @@ def places() -> list[Finding]:
 def _hub() -> Finding:
     if os.environ.get("HF_HUB_OFFLINE"):
         return Finding(NOTE, "model hub", "HF_HUB_OFFLINE is set: nothing can be fetched", "unset it to fetch models")
-    if trouble := download.trouble():
+    try:
+        trouble = download.trouble()
+    except RelayliteError as error:
+        return Finding(NOTE, "model hub", str(error), "correct it to fetch models")
+    if trouble:
         advice = "models that are here work without it; connect, or set HF_ENDPOINT, to fetch others"
         return Finding(NOTE, "model hub", f"{download.endpoint()} does not answer: {trouble}", advice)
     return Finding(OK, "model hub", f"{download.endpoint()} answers")

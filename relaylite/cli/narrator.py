@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from relaylite.chain.agents import Agent
 from relaylite.cli.terminal import Output
 from relaylite.events import ChainFinished, Event, Notice, Phase, PrefillDone, TextDelta, Turn, TurnFinished, TurnStarted
-from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH
+from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH, TurnMetrics
 
 _PHASES = {"render": "reads", "place": "takes over rows", "repair": "looks which rows to recompute", "suffix": "reads", "write": "writes"}
 
@@ -50,12 +50,19 @@ def metrics_line(turn: Turn) -> str:
     m = turn.metrics
     limit = f"the context of {m.context_size} is full" if m.is_context_full else "max tokens reached"
     ended = {FINISH_LENGTH: f" (cut: {limit})", FINISH_CANCELLED: " (stopped)"}.get(turn.finish_reason, "")
+    full = _against(m) if m.full_ttft_estimate_ms and m.prefix_tokens + m.span_tokens else ""
     return (
         f"[{turn.agent}] prompt {m.prompt_tokens} tokens = "
         f"{m.prefix_tokens} prefix + {m.span_tokens} relayed + {m.computed_tokens} new, "
-        f"reuse ratio {m.reuse_ratio:.2f}, prompt reuse {m.prompt_reuse:.2f}, TTFT {seconds(m.ttft_ms)}, "
+        f"reuse ratio {m.reuse_ratio:.2f}, prompt reuse {m.prompt_reuse:.2f}, TTFT {seconds(m.ttft_ms)}{full}, "
         f"wrote {m.generated_tokens} tokens at {m.decode_tokens_per_s:.1f}/s{ended}"
     )
+
+
+def _against(m: TurnMetrics) -> str:
+    """What the time to first token would be without taking anything over, and with the prefix alone where more was taken over."""
+    full = f"full ≈ {seconds(m.full_ttft_estimate_ms)} ± {m.full_error:.0%}"
+    return f" ({full}, exact prefix ≈ {seconds(m.prefix_ttft_estimate_ms)} ± {m.prefix_error:.0%})" if m.span_tokens else f" ({full})"
 
 
 def seconds(ms: float) -> str:

@@ -58,7 +58,7 @@ class CompletionRun:
         request, meter = self._request, TurnMeter(len(self._prompt.tokens), self._engine.info.n_ctx)
         watch = Stopwatch()
         done = carry_out(self._plan(index), self._engine, self._tenant.rows, self._on_phase)
-        meter.placed(done, max(watch.ms() - done.took_ms, 0.0), self._tenant.rows.speed.ms_per_token)
+        meter.placed(done, max(watch.ms() - done.took_ms, 0.0), self._tenant.rows.speed)
         self.computed = self._prompt.tokens
         reuse = reuse_of(done.plan, self._prompt, done.prefill.cells, self._engine.info, request.policy)
         if index == 0:

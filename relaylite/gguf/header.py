@@ -78,6 +78,10 @@ class ModelFile:
         return total
 
 
+class DamagedFile(ModelFileError):
+    """The content is not what a GGUF file has: fetched again, it may be."""
+
+
 class _Cursor:
     """Reads little-endian values in order; running past the end raises ModelFileError."""
 
@@ -124,11 +128,11 @@ class _Cursor:
 
 
 def _cut(path: Path) -> ModelFileError:
-    return ModelFileError(f"{path} is truncated: its header ends too early; download it again")
+    return DamagedFile(f"{path} is truncated: its header ends too early; download it again")
 
 
 def _damaged(path: Path, what: str) -> ModelFileError:
-    return ModelFileError(f"{path} is damaged: its header holds {what}; download it again")
+    return DamagedFile(f"{path} is damaged: its header holds {what}; download it again")
 
 
 def read_model_file(path: Path) -> ModelFile:
@@ -150,7 +154,7 @@ def read_header(path: Path, *, if_missing: str = "") -> ModelFile:
         if not stat.S_ISREG(status.st_mode):
             raise ModelFileError(f"{path} is not a regular file; name a GGUF file")
         if status.st_size == 0:
-            raise ModelFileError(f"{path} is empty; download it again")
+            raise DamagedFile(f"{path} is empty; download it again")
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             found = _read(data, path, len(data))
     except FileNotFoundError as error:
@@ -165,7 +169,7 @@ def read_header(path: Path, *, if_missing: str = "") -> ModelFile:
 
 def _read(data: mmap.mmap, path: Path, n_bytes: int) -> ModelFile:
     if data[:4] != b"GGUF":
-        raise ModelFileError(f"{path} is not a GGUF file: it starts with {data[:4]!r}; name a file in GGUF format")
+        raise DamagedFile(f"{path} is not a GGUF file: it starts with {data[:4]!r}; name a file in GGUF format")
     cursor = _Cursor(data, path)
     cursor.at = 4
     version = cursor.take("I")
@@ -217,7 +221,7 @@ def _check_size(file: ModelFile) -> None:
     """Raises ModelFileError if the tensors do not lie within the file."""
     end = file.data_start + max((tensor.offset + (tensor.n_bytes or 1) for tensor in file.tensors), default=0)
     if end > file.n_bytes:
-        raise ModelFileError(f"{file.path} is truncated: {file.n_bytes} bytes of at least {end}; download it again")
+        raise DamagedFile(f"{file.path} is truncated: {file.n_bytes} bytes of at least {end}; download it again")
 
 
 def _check(file: ModelFile) -> None:

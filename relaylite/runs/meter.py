@@ -6,6 +6,7 @@ from relaylite.engine.interface import Delta, WriterLike
 from relaylite.metrics import Stopwatch, TtftParts, TurnMetrics
 from relaylite.reuse.plan import Kind
 from relaylite.runs.prefilling import Prefilled
+from relaylite.store.prefill_speed import PrefillSpeed
 
 
 class TurnMeter:
@@ -16,14 +17,17 @@ class TurnMeter:
         self.text: list[str] = []
         self._decode_ms = 0.0
 
-    def placed(self, done: Prefilled, render_ms: float, ms_per_token: float) -> None:
-        """The prompt is in place. `render_ms`: what making prompt and plan took; `ms_per_token`: what computing a token takes here."""
+    def placed(self, done: Prefilled, render_ms: float, speed: PrefillSpeed) -> None:
+        """The prompt is in place. `render_ms`: what making prompt and plan took; `speed`: that of computing tokens here."""
         metrics, plan, prefill = self.metrics, done.plan, done.prefill
         metrics.prefix_tokens, metrics.span_tokens = plan.count(Kind.PREFIX), plan.count(Kind.SPAN)
         metrics.computed_tokens = plan.count(Kind.NEW)
         metrics.recomputed_tokens = prefill.cells.recomputed_tokens
         metrics.reuse_ratio, metrics.prompt_reuse = prefill.cells.reuse_ratio, prefill.cells.prompt_reuse
-        metrics.full_ttft_estimate_ms = ms_per_token * metrics.prompt_tokens
+        full = speed.estimate(0, metrics.prompt_tokens)
+        metrics.full_ttft_estimate_ms, metrics.full_ttft_low_ms, metrics.full_ttft_high_ms = full.ms, full.low_ms, full.high_ms
+        behind = speed.estimate(metrics.prefix_tokens, metrics.prompt_tokens)
+        metrics.prefix_ttft_estimate_ms, metrics.prefix_ttft_low_ms, metrics.prefix_ttft_high_ms = behind.ms, behind.low_ms, behind.high_ms
         metrics.ttft_parts_ms = TtftParts(render_ms, prefill.place_ms, prefill.repair_ms, prefill.suffix_ms)
         metrics.ttft_ms = render_ms + done.took_ms
 

@@ -24,7 +24,7 @@ class Prefilled:
 
 
 class Speed(Protocol):
-    def learn(self, n_tokens: int, ms: float, /) -> None: ...
+    def learn(self, start: int, n_tokens: int, ms: float, /) -> None: ...
 
 
 class RowSource(Matcher, Protocol):
@@ -49,5 +49,5 @@ def carry_out(plan: Plan, engine: EngineLike, source: RowSource, on_phase: Calla
             source.forget(damaged)
             plan = make_plan(plan.tokens, engine.kept_states or source, plan.policy, plan.quotes)
     if not plan.count(Kind.SPAN):  # repair computes other cells than whole tokens
-        source.speed.learn(plan.count(Kind.NEW), done.prefill.suffix_ms)
+        source.speed.learn(plan.count(Kind.PREFIX), plan.count(Kind.NEW), done.prefill.suffix_ms)
     return done

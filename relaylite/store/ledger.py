@@ -40,7 +40,9 @@ class Ledger:
         return self.plus(Ledger(-other.hits, -other.hit_tokens, -other.seconds_saved, sums({}, other.follows, -1.0)))
 
     def to_json(self) -> str:
-        return json.dumps({"version": VERSION, **asdict(self)})
+        values = asdict(self)
+        values["speeds_by_place"] = values.pop("speeds")
+        return json.dumps({"version": VERSION, **values})
 
     @classmethod
     def from_json(cls, text: str) -> Ledger:
@@ -56,8 +58,11 @@ class Ledger:
 
 
 def _speeds(values: Mapping[str, Any]) -> Speeds:
-    speeds = {str(name): tuple((int(n), float(ms)) for n, ms in samples) for name, samples in values.get("speeds", {}).items()}
-    if any(n < 1 or not 0 <= ms < math.inf for samples in speeds.values() for n, ms in samples):
+    speeds = {
+        str(name): tuple((int(start), int(n), float(ms)) for start, n, ms in samples)
+        for name, samples in values.get("speeds_by_place", {}).items()
+    }
+    if any(start < 0 or n < 1 or not 0 < ms < math.inf for samples in speeds.values() for start, n, ms in samples):
         raise ValueError("no speed")
     return speeds
 

@@ -17,6 +17,7 @@ from support.hub_server import Hub, serve
 
 from relaylite.gguf import download
 from relaylite.gguf.download import Remote
+from relaylite.gguf.download.cache import folder_of
 
 TIMEOUT_S = 300
 LONG_TASK = "Say what follows in your own words. " + "The quick brown fox jumps over the lazy dog. " * 300
@@ -127,7 +128,7 @@ def test_a_download_that_is_stopped_goes_on_later(monkeypatch: pytest.MonkeyPatc
     with serve(Hub({"o/r/m.gguf": content}, stall=threading.Event())) as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.url)
         process = start("models", "pull", "hf:o/r/m.gguf")
-        blobs = download._folder(Remote("o/r", "m.gguf")) / "blobs"
+        blobs = folder_of(Remote("o/r", "m.gguf")) / "blobs"
         while not (parts := list(blobs.glob("*.part"))) or not parts[0].stat().st_size:
             assert process.poll() is None
         process.send_signal(signal.SIGINT)

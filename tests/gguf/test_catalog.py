@@ -110,6 +110,21 @@ def test_what_names_a_file_on_the_hub() -> None:
 
 
 @pytest.mark.parametrize(
+    "wrong",
+    ["hf:-o/r--x/f.gguf", "hf:o/r\udcff/f.gguf", "hf:o/f\udcff/f\udcff.gguf", "hf:o/r/f\udcff.gguf", "hf:o/r@../f.gguf",
+     "hf:o/r@v\udcff/f.gguf", "hf:o/r@/f.gguf", "hf:o/r.git/f.gguf", "hf:o/" + 97 * "r" + "/f.gguf", "hf:o/r/a\0.gguf",
+     "hf:o/r/\n.gguf", "hf:o/r/" + 300 * "é" + ".gguf"],
+)  # fmt: skip
+def test_what_no_hub_can_have_is_refused_by_name(wrong: str) -> None:
+    for find in (find_remote, resolve_model):
+        with pytest.raises(
+            UsageError, match=r"names no (file|revision|repository).*write hf:owner|names no file on the hub: a name"
+        ) as caught:
+            find(wrong)
+        str(caught.value).encode()
+
+
+@pytest.mark.parametrize(
     ("name", "said"), [("qwen3-4", "did you mean qwen3-4b"), ("Qwen3_8B", "did you mean qwen3-8b"), ("zzz", "relaylite models list")]
 )
 def test_unknown_names(name: str, said: str) -> None:

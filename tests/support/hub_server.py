@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+OLD_COMMIT = "89abcdef0123456789abcdef0123456789abcdef"  # `v1` names it; it has the same files
 
 
 @dataclass
@@ -32,7 +34,7 @@ class Hub:
         revision, _, file = rest.partition("/")
         if not any(name.startswith(repo + "/") for name in self.files):
             return 404, "RepoNotFound"
-        if revision not in ("main", COMMIT):
+        if revision not in ("main", COMMIT, "v1", OLD_COMMIT):
             return 404, "RevisionNotFound"
         return self.files.get(f"{repo}/{file}", (404, "EntryNotFound"))
 
@@ -59,7 +61,7 @@ class _Handler(BaseHTTPRequestHandler):
     def answer(self, with_body: bool) -> None:
         asked = self.headers.get("Range")
         self.hub.requests.append((self.command, self.path, asked))
-        found = self.hub.find(self.path)
+        found = self.hub.find(unquote(self.path))
         if isinstance(found, bytes):
             self.send_file(found, asked, with_body)
         else:
@@ -69,7 +71,8 @@ class _Handler(BaseHTTPRequestHandler):
         etag, start = hashlib.sha256(content).hexdigest(), int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
         body = (bytes(len(content)) if self.hub.corrupt else content)[start:]
         self.send_response(206 if asked else 200)
-        self.send_header("X-Repo-Commit", COMMIT)
+        is_old = any(f"/resolve/{name}/" in self.path for name in ("v1", OLD_COMMIT))
+        self.send_header("X-Repo-Commit", OLD_COMMIT if is_old else COMMIT)
         self.send_header("X-Linked-Etag", f'"{etag}"')
         self.send_header("X-Linked-Size", str(len(content)))
         self.send_header("ETag", f'"{etag}"')

@@ -65,8 +65,8 @@ class TopBar(QuietStatic):
         return f"context {figures.count(last.context_used)}/{figures.count(last.metrics.context_size)}"
 
     def _saved(self) -> str:
-        saved, n_turns, is_measured = self._conversation.saved()
-        return f"  saved {'' if is_measured else '≈ '}{figures.milliseconds(saved)}" if n_turns and saved > 0 else ""
+        saved, error, n_turns = self._conversation.saved()
+        return f"  relaying saved ≈ {figures.milliseconds(saved)} ± {figures.percent(error / saved)}" if n_turns and saved > error else ""
 
 
 class StatusLine(QuietStatic):
@@ -130,7 +130,10 @@ class StatusLine(QuietStatic):
             self.show(Content(""))
             return
         full = record.full_prefill
-        against = f" (full {'' if full[1] else '≈ '}{figures.milliseconds(full[0])})" if full is not None and record.saved_ms else ""
+        against = ""
+        if full is not None and metrics.prefix_tokens + metrics.span_tokens:
+            error = "" if full[1] or not metrics.full_error else f" ± {figures.percent(metrics.full_error)}"
+            against = f" (full {'' if full[1] else '≈ '}{figures.milliseconds(full[0])}{error})"
         self.show(
             Content.assemble(
                 (f" {look.STATE_SIGNS[record.state]} ", look.STATE_COLORS[record.state]),

@@ -87,14 +87,15 @@ def path(model: str) -> None:
 def remove(model: str) -> None:
     """Remove MODEL from this machine.
 
-    What an interrupted download of it left goes too.
+    What an interrupted download of it left goes too. Other revisions stay: hf:owner/repo@revision/file.gguf names one.
     """
     from relaylite.gguf import download
 
     freed = download.remove(find_remote(model))
-    if not freed:
+    if freed is None:
         raise UsageError(f"{model} is not on this machine")
-    Output().line(f"removed {model}: {freed / 1e6:.1f} MB")
+    kept = "" if freed else "; another name or revision of the same content is kept"
+    Output().line(f"removed {model}: {freed / 1e6:.1f} MB{kept}")
 
 
 def _is_here(model: str) -> bool:

@@ -114,7 +114,9 @@ class MetricsPanel(QuietStatic):
         ms, is_measured = full
         ratio = f"{ms / metrics.ttft_ms:.1f}×" if metrics.ttft_ms > 0 else ""
         sign = "" if is_measured else "≈ "
-        return self._row("  full", sign + figures.milliseconds(ms), f"{ratio} {'measured' if is_measured else 'estimated'}", "$muted")
+        error = f" ± {figures.percent(metrics.full_error)}" if metrics.full_error else ""
+        how = "measured" if is_measured else f"estimated{error}"
+        return self._row("  full", sign + figures.milliseconds(ms), f"{ratio} {how}", "$muted")
 
     def _total_lines(self) -> Iterable[Content]:
         if self._memory is not None:
@@ -123,7 +125,7 @@ class MetricsPanel(QuietStatic):
                 or self._memory.model_bytes + self._memory.kv_bytes + self._memory.compute_bytes + self._memory.store_bytes
             )
             yield self._row("Memory", figures.size(used), f"{figures.size(self._memory.store_bytes)} of rows", "$muted", strong=True)
-        saved, n_turns, is_measured = self._conversation.saved()
+        saved, error, n_turns = self._conversation.saved()
         if n_turns:
-            note = f"in {n_turns} turn{'s' if n_turns > 1 else ''}{'' if is_measured else ' (est.)'}"
-            yield self._row("Saved", figures.milliseconds(saved), note, "$muted", strong=True)
+            note = f"± {figures.milliseconds(error)} beyond a prefix, {n_turns} turn{'s' if n_turns > 1 else ''}"
+            yield self._row("Saved", f"≈ {figures.milliseconds(saved)}", note, "$muted", strong=True)

@@ -249,7 +249,7 @@ class TurnBlock(Block):
             return []
         facts = [f"TTFT {figures.milliseconds(metrics.ttft_ms)}"]
         full = record.full_prefill
-        if full is not None and metrics.ttft_ms > 0 and record.saved_ms:
+        if full is not None and metrics.ttft_ms > 0 and metrics.prefix_tokens + metrics.span_tokens:
             facts.append(f"{full[0] / metrics.ttft_ms:.1f}× {'measured' if full[1] else 'est.'}")
         facts.append(f"prompt reuse {figures.percent(metrics.prompt_reuse)}")
         if record.state in FINISHED:
