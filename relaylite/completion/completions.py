@@ -75,7 +75,7 @@ class Completions:
         tenant = self._tenant(request.scope)
         prompt = tenant.prompt(request)
         self._check(prompt.tokens)
-        entry = Entry(request, tenant, prompt, self._take_out)
+        entry = Entry(request, tenant, prompt, self._give_up)
         with self._changed:
             if self._is_closed:
                 raise EngineClosed("the model is closed")
@@ -145,13 +145,16 @@ class Completions:
         if prompt.min() < 0 or prompt.max() >= info.n_vocab:
             raise UsageError(f"the prompt holds token ids outside of the model's vocabulary of {info.n_vocab}")
 
-    def _take_out(self, entry: Entry) -> None:
-        """A request that was cancelled while it waited."""
+    def _give_up(self, entry: Entry) -> None:
+        self._take_out(entry, "cancelled", Cancelled("cancelled while it waited"))
+
+    def _take_out(self, entry: Entry, state: State, error: BaseException) -> None:
+        """End a request that still waits. Any other one stays as it is."""
         with self._changed:
             if entry not in self._waiting:
                 return
             self._waiting.remove(entry)
-        self._end(entry, "cancelled", Cancelled("cancelled while it waited"))
+        self._end(entry, state, error)
 
     def _end(self, entry: Entry, state: State, error: BaseException | None = None) -> None:
         with self._changed:
@@ -196,25 +199,34 @@ class Completions:
     def _admit(self) -> bool:
         """Start requests while there are seats for them. Whether one was started."""
         has_started = False
-        while self._waiting and not self._is_closed and self._seats.has_free():
-            with self._changed:
-                if not self._waiting:
-                    break
-                entry = next_of(self._waiting, self._n_to_compute)
-                self._waiting.remove(entry)
-                self._start(entry)
-            has_started = True
+        while (waiting := self._queue()) and self._seats.has_free():
+            entry = next_of(waiting, self._n_to_compute)
+            try:
+                entry.prompt = entry.tenant.prompt(entry.request)  # more answers may be known by now
+            except RelayliteError as error:
+                self._take_out(entry, "failed", error)
+            else:
+                has_started |= self._start(entry)
         return has_started
+
+    def _queue(self) -> list[Entry]:
+        with self._changed:
+            return [] if self._is_closed else list(self._waiting)
 
     def _n_to_compute(self, entry: Entry) -> int:
         return entry.tenant.plan(entry.prompt, entry.request.policy, self._runner.engine).count(Kind.NEW)
 
-    def _start(self, entry: Entry) -> None:
-        entry.prompt = entry.tenant.prompt(entry.request)  # more answers may be known by now
-        entry.state = replace(entry.state, state="prefill", queued_ms=entry.asked.ms())
-        seat = self._seats.take(entry.prompt.tokens)
-        run = entry.run = CompletionRun(entry.request, entry.prompt, seat.engine, entry.tenant, entry.asked)
-        self._open.append(_Open(entry, seat, run, run.steps()))
+    def _start(self, entry: Entry) -> bool:
+        """False if it was cancelled meanwhile."""
+        with self._changed:
+            if entry not in self._waiting:
+                return False
+            self._waiting.remove(entry)
+            seat = self._seats.take(entry.prompt.tokens)
+            run = CompletionRun(entry.request, entry.prompt, seat.engine, entry.tenant, entry.asked)
+            entry.begin(run)
+            self._open.append(_Open(entry, seat, run, run.steps()))
+        return True
 
     def _step(self, each: _Open) -> None:
         entry = each.entry
@@ -240,7 +252,7 @@ class Completions:
 
     def _leave(self, each: _Open, state: State, error: BaseException | None = None) -> None:
         each.steps.close()
-        each.entry.run = None
+        each.entry.leave()
         with self._changed:
             self._open.remove(each)
         self._seats.give_back(each.seat, each.run.computed)

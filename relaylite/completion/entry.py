@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
@@ -18,17 +19,18 @@ SHOWN_TEXT = 400  # characters at the end of what is written
 
 
 class Entry:
-    """`run` is there while it computes. `on_cancel` takes it out of the queue, if it waits there."""
+    """`on_cancel` takes it out of the queue, if it waits there."""
 
     def __init__(self, request: CompletionRequest, tenant: Tenant, prompt: KnownPrompt, on_cancel: Callable[[Entry], None]) -> None:
         self.request, self.tenant, self.prompt = request, tenant, prompt
         self.id = request.id
         self.n_overtaken = 0
         self.asked = Stopwatch()
-        self.run: CompletionRun | None = None
         self.is_cancelled = False
         self.state = RequestState(request.id, "queued", time.time(), prompt_tokens=len(prompt.tokens))
         self._on_cancel = on_cancel
+        self._run: CompletionRun | None = None
+        self._lock = threading.Lock()  # a run that is over must not be cancelled: another request has its engine
         self._tray = Tray(self.cancel)
 
     def events(self) -> Iterator[CompletionEvent]:
@@ -39,9 +41,21 @@ class Entry:
 
     def cancel(self) -> None:
         self.is_cancelled = True
-        if (run := self.run) is not None:
-            run.cancel()
+        with self._lock:
+            if self._run is not None:
+                self._run.cancel()
         self._on_cancel(self)
+
+    def begin(self, run: CompletionRun) -> None:
+        """From now on `run` computes."""
+        self.state = replace(self.state, state="prefill", prompt_tokens=len(self.prompt.tokens), queued_ms=self.asked.ms())
+        with self._lock:
+            self._run = run
+
+    def leave(self) -> None:
+        """The run is over."""
+        with self._lock:
+            self._run = None
 
     def give(self, event: CompletionEvent) -> None:
         self._note(event)

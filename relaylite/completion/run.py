@@ -23,6 +23,7 @@ from relaylite.reuse.policies import PREFIX
 from relaylite.reuse.rows import Tokens
 from relaylite.runs.meter import TurnMeter
 from relaylite.runs.prefilling import carry_out
+from relaylite.sampling import MAX_SEED
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class CompletionRun:
         reuse = reuse_of(done.plan, self._prompt, done.prefill.cells, self._engine.info, request.policy)
         if index == 0:
             yield Prefilled(tuple(self._prompt.tokens.tolist()), self._queued_ms, watch.ms(), reuse)
-        sampling = replace(request.sampling, seed=request.sampling.seed + index)
+        sampling = replace(request.sampling, seed=(request.sampling.seed + index) % (MAX_SEED + 1))
         with closing(self._engine.generate(sampling, request.n_logprobs)) as writer:
             yield from self._pieces(index, writer, meter, reuse)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 from typing import NoReturn
 
@@ -14,6 +15,7 @@ from relaylite.serve.fields import Fields
 
 MAX_BYTES = 16 * 2**20
 TIME_LIMIT_S = 60.0
+MAX_DEPTH = 200  # values inside of values; what is read here must also be writable again, deeper in the stack
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _CLOSE = {"connection": "close"}
 
@@ -57,7 +59,8 @@ def _too_large() -> ApiError:
 
 def _parsed(data: bytes) -> object:
     try:
-        value: object = json.loads(data.decode(), parse_constant=_no_json)
+        value: object = json.loads(data.decode(), parse_constant=_no_json, parse_float=_finite)
+        _check_depth(value)
         if _SURROGATE.search(data):
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
@@ -69,6 +72,23 @@ def _parsed(data: bytes) -> object:
     except ValueError as error:
         raise ApiError(400, f"the body is not valid JSON: {error}") from error
     return value
+
+
+def _check_depth(value: object) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        inside = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = [each for values in inside for each in values if isinstance(each, dict | list)]
+        if not level:
+            return
+    raise RecursionError
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return number
 
 
 def _no_json(name: str) -> NoReturn:

@@ -61,6 +61,7 @@ class Exchange:
         self._first = asyncio.ensure_future(_next(self._rest))
         done, _ = await asyncio.wait({self._first}, timeout=FIRST_EVENT_S)
         if done and (error := self._first.exception()):
+            self._cancel()
             raise error
 
     async def events(self) -> AsyncIterator[tuple[int, CompletionEvent]]:

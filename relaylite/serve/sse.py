@@ -16,11 +16,12 @@ COMMENT_S = 1
 STALLED_S = 60.0  # a client that reads nothing for so long is given up
 LINE_END = "\n"
 DONE = ServerSentEvent("[DONE]", sep=LINE_END)
+_LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})  # for clients that split lines as Python does
 
 
 def event(document: Mapping[str, Any], name: str | None = None) -> ServerSentEvent:
     data = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return ServerSentEvent(data, event=name, sep=LINE_END)
+    return ServerSentEvent(data.translate(_LINE_ENDS), event=name, sep=LINE_END)
 
 
 class EventStream(EventSourceResponse):

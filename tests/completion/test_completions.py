@@ -15,9 +15,11 @@ from support.fakes import FakeEngine
 from relaylite.api import Relay
 from relaylite.completion.answer import CompletionEvent, Finished, Piece, Prefilled
 from relaylite.completion.request import ChatMessage, CompletionRequest
+from relaylite.completion.run import CompletionRun
+from relaylite.completion.tenant import KnownPrompt, Tenant
 from relaylite.errors import Cancelled, ContextOverflow, EngineBusy, EngineClosed, UsageError
 from relaylite.reuse.policies import FULL, NAIVE, PREFIX
-from relaylite.sampling import Sampling
+from relaylite.sampling import MAX_SEED, Sampling
 
 LONG = "The quick brown fox jumps over the lazy dog, and then it sleeps under the old oak tree until the morning comes. "
 
@@ -136,6 +138,67 @@ def test_a_cancelled_request_ends_at_once_and_the_others_go_on(relay: Relay, eng
     assert answer_of(list(other.events())).text == engine.fallback
 
 
+def test_a_cancel_in_the_moment_when_a_request_ends_is_not_the_next_ones(
+    relay: Relay, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancel = CompletionRun.cancel
+
+    def slow(run: CompletionRun) -> None:
+        time.sleep(0.2)
+        cancel(run)
+
+    relay.completions._seats.limit = 1
+    engine.token_delay = 0.01
+    engine.enqueue("one", "x" * 60)
+    first = relay.completions.submit(asking("first"))
+    eventually(engine.in_generate.is_set)
+    second = relay.completions.submit(asking("second"))
+    monkeypatch.setattr(CompletionRun, "cancel", slow)
+    first.cancel()
+    assert answer_of(list(second.events())).text == "x" * 60
+
+
+def test_a_request_whose_prompt_cannot_be_made_any_more_fails_alone(
+    relay: Relay, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt, asked = Tenant.prompt, list[str]()
+
+    def refuses(tenant: Tenant, request: CompletionRequest) -> KnownPrompt:
+        asked.append(request.id)
+        if request.id == "bad" and asked.count("bad") == 2:
+            raise UsageError("the date has changed")
+        return prompt(tenant, request)
+
+    monkeypatch.setattr(Tenant, "prompt", refuses)
+    engine.token_gate.clear()
+    good = relay.completions.submit(asking("good"))
+    bad = relay.completions.submit(asking("bad", id="bad"))
+    with pytest.raises(UsageError, match="date"):
+        list(bad.events())
+    engine.token_gate.set()
+    assert answer_of(list(good.events())).text == engine.fallback
+
+
+def test_nobody_waits_while_it_is_decided_who_is_next(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_planning, may_go_on, plan = threading.Event(), threading.Event(), Tenant.plan
+
+    def slow(*args: object) -> object:
+        is_planning.set()
+        may_go_on.wait(5)
+        return plan(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Tenant, "plan", slow)
+    ticket = relay.completions.submit(asking("x"))
+    assert is_planning.wait(5)
+    began = time.monotonic()
+    assert relay.completions.overview().n_queued == 1
+    ticket.cancel()
+    assert time.monotonic() - began < 1
+    may_go_on.set()
+    with pytest.raises(Cancelled):
+        list(ticket.events())
+
+
 def test_a_reader_that_leaves_cancels_and_what_was_written_is_kept(relay: Relay, engine: FakeEngine) -> None:
     engine.token_delay = 0.002
     engine.enqueue(LONG)
@@ -156,6 +219,11 @@ def test_several_answers_compute_their_prompt_once(relay: Relay, engine: FakeEng
     assert sum(isinstance(event, Prefilled) for event in events) == 1
     assert [sampling.seed for sampling in engine.samplings] == [7, 8, 9]
     assert sum(len(segment) for plan in engine.plans[1:] for segment in plan.segments if segment.rows is None) == 2
+
+
+def test_the_seeds_of_several_answers_begin_again_at_the_end_of_the_range(relay: Relay, engine: FakeEngine) -> None:
+    ran(relay, asking("Say a number", n=2, sampling=Sampling(seed=MAX_SEED)))
+    assert [sampling.seed for sampling in engine.samplings] == [MAX_SEED, 0]
 
 
 def test_requests_that_come_together_compute_what_they_share_once(relay: Relay, engine: FakeEngine) -> None:

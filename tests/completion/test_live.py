@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.reach import EXPECTED
+from support.tiny_models import write_model
 
 from relaylite.api import Relay
 from relaylite.completion.answer import Finished, Prefilled
@@ -48,6 +50,25 @@ def test_an_answer_is_taken_over_from_another_context_and_into_one(relay: Relay)
     reuse = finished(relay, asking(f"Shorten this:\n\n{answer.text}\n\nNow shorten it.", 8)).reuse
     spans = [each for each in reuse.taken_over if each.source == "other"]
     assert sum(each.end - each.start for each in spans) >= 0.95 * len(answer.tokens)
+
+
+@pytest.mark.parametrize("kept", ["start", "whole"])
+def test_states_that_an_engine_keeps_itself_serve_no_other_scope(tmp_path: Path, kept: str) -> None:
+    arch = next(arch for arch, expected in EXPECTED.items() if expected.kept_states == kept)
+    prompt = tuple(range(20, 120))
+
+    def taken_over(relay: Relay, *scopes: str) -> list[int]:
+        tickets = [
+            relay.completions.submit(CompletionRequest(prompt=prompt, scope=scope, sampling=Sampling(max_tokens=2))) for scope in scopes
+        ]
+        events = [event for ticket in tickets for event in ticket.events()]
+        return [event.reuse.prefix_tokens for event in events if isinstance(event, Prefilled)]
+
+    with Relay(write_model(tmp_path / "m.gguf", arch, weights="F32"), n_ctx=512, store_bytes=10**8) as relay:
+        assert taken_over(relay, "a") == [0]
+        assert taken_over(relay, "a") == [99]
+        assert taken_over(relay, "b") == [0]
+        assert taken_over(relay, "a", "b", "a", "b", "") == [0] * 5
 
 
 def test_what_a_cancelled_prefill_computed_is_kept(relay: Relay) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from support.live_server import LiveServer, live_server
 from support.scripted_completions import ScriptedCompletions
 
 from relaylite.completion.answer import Missed, Reuse, TakenOver
+from relaylite.errors import UsageError
 
 SAID: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
 
@@ -147,6 +149,24 @@ def test_an_error_in_the_middle_of_a_stream_is_an_event(client: openai.OpenAI, s
     script.fail(NativeError("prefill failed"))
     with pytest.raises(openai.InternalServerError, match="prefill failed"):  # before anything was sent: plain HTTP
         client.chat.completions.create(model="any", messages=SAID, stream=True)
+
+
+def test_a_prompt_that_fails_at_once_stops_the_others(client: openai.OpenAI, script: ScriptedCompletions) -> None:
+    script.token_gate.clear()
+    script.fail(UsageError("no"))
+    with pytest.raises(openai.BadRequestError):
+        client.completions.create(model="m", prompt=["a", "b"], stream=True)
+    assert len(script.cancelled) == 2
+
+
+def test_no_line_of_a_stream_ends_inside_of_a_text(server: LiveServer, script: ScriptedCompletions) -> None:
+    """Whatever a client takes for a line's end: many split at all that `str.splitlines` knows."""
+    script.fallback = text = "a\u2028b\u2029c\x85d\ne\rf\x0bg\x1ch"
+    body = {"messages": [{"role": "user", "content": "x"}], "stream": True}
+    lines = server.http.post("/v1/chat/completions", json=body).text.splitlines()
+    assert all(line.startswith(("data: {", "data: [DONE]", ":")) for line in lines if line)
+    chunks = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == text
 
 
 def test_keys() -> None:

@@ -130,6 +130,8 @@ def test_unknown_paths_methods_and_types(server: LiveServer) -> None:
             b"[" * 100_000,
             b'{"a":' * 50_000,
             b'{"messages": ' + b"[" * 900 + b"]" * 900 + b"}",
+            b'{"messages": [{"role": "user", "content": "a"}], "metadata": ' + b"[" * 201 + b"]" * 201 + b"}",
+            b'{"messages": [{"role": "user", "content": "a"}], "metadata": {"a": 1e999}}',
         ),
         b'{"messages": [{"role": "user", "content": "\\ud800"}]}',
         b'{"messages": [{"role": "user", "content": "a"}], "stop": ["\\udfff"]}',

@@ -17,6 +17,7 @@ NUMBERS = ("temperature", "top_p", "min_p", "repeat_penalty", "frequency_penalty
 WHOLE = ("dry_allowed_length", "dry_penalty_last_n")
 MAX_STOPS = 64
 MAX_BIASES = 1024
+MAX_DIGITS = 10  # of a token's id
 
 
 def read_sampling(body: Fields, defaults: Sampling, completions: CompletionsLike, *, stops: str = "stop") -> Sampling:
@@ -44,11 +45,11 @@ def read_sampling(body: Fields, defaults: Sampling, completions: CompletionsLike
 
 
 def _length(body: Fields) -> int | None:
-    """-1: until the context is full."""
+    """0: the prompt is read and kept, and nothing is written. -1: until the context is full."""
     name = next((name for name in LENGTHS if body.raw(name) is not None), "")
     length = body.whole(name)
-    if length is not None and (length < -1 or length == 0):
-        raise body.refuse(name, f"must be a whole number of at least 1, not {length}")
+    if length is not None and length < -1:
+        raise body.refuse(name, f"must be a whole number of at least 0, or -1, not {length}")
     return length
 
 
@@ -69,15 +70,22 @@ def _seed(body: Fields, defaults: Sampling) -> int:
 
 
 def _biases(body: Fields, completions: CompletionsLike) -> Iterator[tuple[int, float]]:
-    """From an object (id as text: bias) or a list of pairs (id or text, bias or false for never)."""
+    """From an object (id as text: bias) or a list of pairs (id or text, bias or false for never).
+
+    Texts may have tokens in common: the last one that names a token counts.
+    """
     value = body.raw("logit_bias")
-    pairs = [(int(id) if id.isdecimal() else id, bias) for id, bias in value.items()] if isinstance(value, dict) else value
+    pairs = [(_named(id), bias) for id, bias in value.items()] if isinstance(value, dict) else value
     if value is not None and not isinstance(pairs, list):
         raise body.refuse("logit_bias", f"must be an object or a list of pairs, not {kind_of(value)}")
     if len(pairs or ()) > MAX_BIASES:
         raise body.refuse("logit_bias", f"must have at most {MAX_BIASES} entries")
-    for pair in pairs or ():
-        yield from _bias(body, completions, pair)
+    yield from dict(bias for pair in pairs or () for bias in _bias(body, completions, pair)).items()
+
+
+def _named(token: str) -> int | str:
+    """The id that stands in a text, or else the text."""
+    return int(token) if token.isdecimal() and len(token) <= MAX_DIGITS else token
 
 
 def _bias(body: Fields, completions: CompletionsLike, pair: object) -> Iterator[tuple[int, float]]:
