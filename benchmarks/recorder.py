@@ -1,24 +1,33 @@
-"""`Recorder`: passes HTTP requests on to a server, and notes what each answer says of its prompt."""
+"""`Recorder`: passes HTTP requests on to a server, and keeps what was asked and what each answer says of its prompt."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import threading
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """`cached`: prompt tokens that were not computed. `prompt_ms`: what computing the rest took."""
+    """`cached`: prompt tokens that were not computed. `spans`: where they stand in the prompt, as far as the server says.
+
+    `ttft_ms`: all that the request took, less what the server wrote for after the first token.
+    """
 
     path: str
     status: int
+    asked: dict[str, Any] = field(default_factory=dict)
+    text: str = ""
     prompt_tokens: int = 0
     cached: int = 0
     prompt_ms: float = 0.0
+    ttft_ms: float = 0.0
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 class Recorder:
@@ -26,6 +35,7 @@ class Recorder:
 
     def __init__(self, port: int) -> None:
         self.requests: list[Recorded] = []
+        self.upstream = f"http://127.0.0.1:{port}"
         recorder = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -36,6 +46,7 @@ class Recorder:
                 self._pass_on(self.rfile.read(int(self.headers.get("content-length", 0))))
 
             def _pass_on(self, body: bytes) -> None:
+                began = time.perf_counter()
                 upstream = http.client.HTTPConnection("127.0.0.1", port, timeout=1200)
                 headers = {
                     name: value for name, value in self.headers.items() if name.lower() not in ("host", "content-length", "connection")
@@ -51,7 +62,8 @@ class Recorder:
                     data += chunk
                     self.wfile.write(chunk)
                 self.close_connection = True
-                recorder.requests.append(recorded(self.path, answer.status, data))
+                took_ms = (time.perf_counter() - began) * 1e3
+                recorder.requests.append(recorded(self.path, answer.status, body, data, took_ms))
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -68,13 +80,35 @@ class Recorder:
         self._server.server_close()
 
 
-def recorded(path: str, status: int, data: bytes) -> Recorded:
+def recorded(path: str, status: int, body: bytes, data: bytes, took_ms: float) -> Recorded:
     """From the object `timings`, which both servers put into an answer, and into the last chunks of a stream."""
-    documents = [line.removeprefix(b"data: ") for line in data.splitlines() if line.startswith(b"data: {")] or [data]
-    for document in reversed(documents):
-        try:
-            timings = json.loads(document)["timings"]
-        except (ValueError, KeyError, TypeError):
-            continue
-        return Recorded(path, status, timings["cache_n"] + timings["prompt_n"], timings["cache_n"], timings["prompt_ms"])
-    return Recorded(path, status)
+    lines = [line.removeprefix(b"data: ") for line in data.splitlines() if line.startswith(b"data: {")]
+    documents = [document for document in map(_object, lines or [data]) if document]
+    timings = next((document["timings"] for document in reversed(documents) if "timings" in document), None)
+    if timings is None:
+        return Recorded(path, status, _object(body))
+    spans = next((document["relay"]["spans"] for document in documents if "relay" in document), [])
+    return Recorded(
+        path,
+        status,
+        _object(body),
+        "".join(text for document in documents for text in _texts(document)),
+        timings["cache_n"] + timings["prompt_n"],
+        timings["cache_n"],
+        timings["prompt_ms"],
+        took_ms - timings["predicted_ms"],
+        tuple((span["start"], span["end"]) for span in spans),
+    )
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(data)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _texts(document: dict[str, Any]) -> Iterator[str]:
+    for choice in document.get("choices", ()):
+        yield (choice.get("delta") or choice.get("message") or {}).get("content") or ""

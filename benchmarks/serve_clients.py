@@ -1,12 +1,13 @@
 """Agent frameworks on `relaylite serve` and on llama-server: what the agent that reads waits for, and what was taken over for it.
 
-    python benchmarks/serve_clients.py --folder FOLDER [--clients NAME …] [--model FILE] [--llama-server FILE | --no-llama-server]
+    python benchmarks/serve_clients.py --folder FOLDER [--clients NAME …] [--rounds N] [--model FILE] [--out FILE]
 
 Each framework is installed from PyPI into an environment of its own in FOLDER, and runs its program of `benchmarks/clients`: one agent
 writes a plan, another one reads it. llama-server is built in FOLDER from the sources that llama-cpp-python brings (half an hour on two
-cores), unless one is given; it runs with `--cache-reuse 32`. Both servers are started anew for each framework, on the same model and with
-the same context. The figures are those of the last request of each program: its prompt, how much of it was not computed, and the time of
-computing the rest, as the servers report it. With a name that fails stands the end of what it said.
+cores), unless one is given; it runs with `--cache-reuse 32`. Both servers are started anew for each run, on the same model and with the
+same context, and take turns. The figures are those of the last request of each program, medians over the rounds. `of the answer`: how
+much of the first agent's answer, as it stands in the second one's prompt, was taken over. With a name that fails stands the end of what
+it said.
 """
 
 from __future__ import annotations
@@ -14,27 +15,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
-import socket
 import subprocess
-import sys
-import tarfile
-import time
-import urllib.error
-import urllib.request
 import venv
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
+from statistics import median
+from typing import Any
 
-from opened import plain_parser_of
 from recorder import Recorded, Recorder
-
-from relaylite.gguf.catalog import resolve_model
+from servers import PATIENCE_S, commands_of, count_tokens, post, servers_parser_of, serving
 
 PROGRAMS = Path(__file__).parent / "clients"
+OPENAI = ["openai"]
 PACKAGES = {
-    "openai": ["openai"],
+    "openai": OPENAI,
+    "openai_json": OPENAI,
     "curl": [],
     "smolagents": ["smolagents[openai]"],
     "pydantic_ai": ["pydantic-ai-slim[openai]"],
@@ -45,8 +42,20 @@ PACKAGES = {
     "crewai": ["crewai"],
     "aider": ["aider-chat"],
 }
-LLAMA = "llama-cpp-python==0.3.36"
-PATIENCE_S = 900
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The last request of a program. `quoted`: tokens of the upstream answer; `taken`: those of them that were taken over."""
+
+    prompt_tokens: int
+    cached: int
+    prompt_ms: float
+    ttft_ms: float
+    quoted: int
+    taken: int
+    form: str
+    load: float
 
 
 def installed(folder: Path, name: str) -> Path:
@@ -59,69 +68,8 @@ def installed(folder: Path, name: str) -> Path:
     return python
 
 
-def built_llama_server(folder: Path) -> Path:
-    found = list(folder.glob("llama_cpp_python-*/vendor/llama.cpp/build/bin/llama-server"))
-    if found:
-        return found[0]
-    download: list[str | Path] = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "-q",
-        "--no-deps",
-        "--no-binary",
-        "llama-cpp-python",
-        "-d",
-        folder,
-        LLAMA,
-    ]
-    subprocess.run(download, check=True)
-    with tarfile.open(next(folder.glob("llama_cpp_python-*.tar.gz"))) as archive:
-        archive.extractall(folder, filter="data")
-    [sources] = folder.glob("llama_cpp_python-*/vendor/llama.cpp")
-    wanted = ["-DCMAKE_BUILD_TYPE=Release", "-DLLAMA_CURL=OFF", "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF"]
-    subprocess.run(["cmake", "-S", sources, "-B", sources / "build", *wanted], check=True)
-    subprocess.run(["cmake", "--build", sources / "build", "--target", "llama-server", "-j", str(os.cpu_count())], check=True)
-    return sources / "build" / "bin" / "llama-server"
-
-
-@contextmanager
-def serving(command: list[str], folder: Path) -> Iterator[Recorder]:
-    """The server that `command` starts at the port that is added to it, behind a recorder."""
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        port: int = place.getsockname()[1]
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, "--port", str(port)], stdout=log, stderr=log, env={**os.environ, "RELAYLITE_HOME": str(folder / "home")}
-        )
-    try:
-        wait_for(f"http://127.0.0.1:{port}/health", process)
-        recorder = Recorder(port)
-        yield recorder
-        recorder.close()
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise SystemExit("the server ended before it was ready; server.log says why")
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.2)
-    raise SystemExit("the server is not ready after so long")
-
-
-def last_request(python: Path, name: str, command: list[str], folder: Path, max_tokens: int) -> Recorded | str:
+def reading(python: Path, name: str, command: list[str], folder: Path, max_tokens: int) -> Reading | str:
     """What the program's last request came to, or the end of what it said when it failed."""
-    shutil.rmtree(folder / "home", ignore_errors=True)  # nothing is taken over from an earlier client
     with serving(command, folder) as recorder:
         environ = {**os.environ, "BASE_URL": recorder.url, "MODEL": "local", "MAX_TOKENS": str(max_tokens)}
         try:
@@ -131,55 +79,87 @@ def last_request(python: Path, name: str, command: list[str], folder: Path, max_
         except subprocess.TimeoutExpired:
             return f"not done after {PATIENCE_S} s"
         answered = [request for request in recorder.requests if request.status == 200 and request.prompt_tokens]
-    if done.returncode or len(answered) < 2:
-        return f"{len(answered)} answers; {(done.stderr.strip() or done.stdout.strip() or 'it said nothing').splitlines()[-1][:200]}"
-    return answered[-1]
+        if done.returncode or len(answered) < 2:
+            said = done.stderr.strip() or done.stdout.strip() or "it said nothing"
+            return f"{len(answered)} answers; {said.splitlines()[-1][:200]}"
+        return read(answered[-2], answered[-1], recorder)
 
 
-def shown(name: str, server: str, result: Recorded | str, against: Recorded | str | None) -> str:
-    if isinstance(result, str):
-        return f"{name:<14} {server:<13} {result}"
-    share = f"{result.cached / result.prompt_tokens:4.0%}"
-    ratio = f"{against.prompt_ms / result.prompt_ms:6.1f}x" if isinstance(against, Recorded) and result.prompt_ms else ""
-    return f"{name:<14} {server:<13} {result.prompt_tokens:>6} tokens, {share} taken over, {result.prompt_ms:8.0f} ms {ratio}"
+def read(writer: Recorded, reader: Recorded, recorder: Recorder) -> Reading:
+    prompt: str = post(f"{recorder.upstream}/apply-template", {"messages": reader.asked["messages"]})["prompt"]
+    start, end, form = place_of(writer.text, prompt)
+    first = count_tokens(recorder.upstream, prompt[:start])
+    last = reader.prompt_tokens - count_tokens(recorder.upstream, prompt[end:])
+    taken = sum(max(min(stop, last) - max(begin, first), 0) for begin, stop in reader.spans)
+    quoted = count_tokens(recorder.upstream, writer.text.strip())
+    load = os.getloadavg()[0]
+    return Reading(reader.prompt_tokens, reader.cached, reader.prompt_ms, reader.ttft_ms, quoted, min(taken, quoted), form, load)
+
+
+def place_of(answer: str, prompt: str) -> tuple[int, int, str]:
+    """Where the prompt holds the answer: as it is, escaped as JSON, or at least its longest piece."""
+    text = answer.strip()
+    for form, said in (("verbatim", text), ("JSON", json.dumps(text)[1:-1]), ("JSON", json.dumps(text, ensure_ascii=False)[1:-1])):
+        if (start := prompt.find(said)) >= 0:
+            return start, start + len(said), form
+    match = SequenceMatcher(None, prompt, text, autojunk=False).find_longest_match()
+    return match.a, match.a + match.size, f"{match.size / max(len(text), 1):.0%} verbatim"
+
+
+def row_of(name: str, results: dict[str, list[Reading | str]]) -> dict[str, Any]:
+    row: dict[str, Any] = {"client": name}
+    for server, found in results.items():
+        readings = [each for each in found if isinstance(each, Reading)]
+        row[server] = {"failed": [each for each in found if isinstance(each, str)], "readings": [asdict(each) for each in readings]}
+        if readings:
+            row[server]["ttft_ms"] = median(each.ttft_ms for each in readings)
+    return row
+
+
+def shown(row: dict[str, Any], servers: Sequence[str]) -> str:
+    said = []
+    for server in servers:
+        of_server = row[server]
+        for failure in of_server["failed"]:
+            said.append(f"{row['client']:<14} {server:<13} FAILED: {failure}")
+        if not of_server["readings"]:
+            continue
+        last = of_server["readings"][-1]
+        loads = ", ".join(f"{each['load']:.1f}" for each in of_server["readings"])
+        against = row.get("llama-server", {}).get("ttft_ms")
+        ratio = f" {against / of_server['ttft_ms']:5.1f}x" if against and server != "llama-server" else ""
+        said.append(
+            f"{row['client']:<14} {server:<13} {last['cached']:>5} of {last['prompt_tokens']:>5} tokens taken over; of the answer "
+            f"{last['taken']} of {last['quoted']} ({last['form']}); TTFT {of_server['ttft_ms']:7.0f} ms{ratio}; load {loads}"
+        )
+    return "\n".join(said)
 
 
 def options_of() -> argparse.Namespace:
-    parser = plain_parser_of(__doc__ or "")
-    parser.add_argument("--folder", type=Path, required=True)
+    parser = servers_parser_of(__doc__ or "")
     parser.add_argument("--clients", nargs="+", choices=PACKAGES, default=list(PACKAGES))
-    parser.add_argument("--model", default="default")
-    parser.add_argument("--ctx", type=int, default=4096)
     parser.add_argument("--max-tokens", type=int, default=350)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--llama-server", type=Path)
-    parser.add_argument("--no-llama-server", action="store_true")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--out", type=Path, help="write all figures there, as JSON")
     return parser.parse_args()
 
 
 def main() -> None:
     options = options_of()
-    folder: Path = options.folder.resolve()
+    folder = options.folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    model = str(resolve_model(options.model))
-    threads = ["--threads", str(options.threads)]
-    commands = {"relaylite": [sys.executable, "-m", "relaylite", "serve", "--model", model, "--ctx", str(options.ctx), *threads]}
-    if not options.no_llama_server:
-        server = options.llama_server or built_llama_server(folder)
-        commands = {
-            "llama-server": [str(server), "-m", model, "-c", str(options.ctx), "-np", "1", "--cache-reuse", "32", "--jinja", *threads],
-            **commands,
-        }
+    commands = commands_of(options)
+    document = {"model": options.model, "ctx": options.ctx, "max_tokens": options.max_tokens, "threads": options.threads, "rows": []}
     for name in options.clients:
         python = installed(folder, name)
-        results: dict[str, Recorded | str] = {}
-        for server_name, command in commands.items():
-            results[server_name] = last_request(python, name, command, folder, options.max_tokens)
-            print(
-                shown(name, server_name, results[server_name], results.get("llama-server") if server_name == "relaylite" else None),
-                flush=True,
-            )
-    print(json.dumps({"model": Path(model).name, "ctx": options.ctx, "max_tokens": options.max_tokens}))
+        results: dict[str, list[Reading | str]] = {server: [] for server in commands}
+        for number in range(options.rounds):
+            for server, command in list(commands.items())[:: -1 if number % 2 else 1]:
+                results[server].append(reading(python, name, command, folder, options.max_tokens))
+        document["rows"].append(row_of(name, results))
+        print(shown(document["rows"][-1], list(commands)), flush=True)
+        if options.out:
+            options.out.write_text(json.dumps(document, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":
