@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from textual.app import ScreenStackError
+from textual.command import CommandPalette
 from textual.css.query import NoMatches
 from textual.dom import DOMNode
 from textual.widget import MountError
@@ -20,12 +21,12 @@ def comes_too_late(error: BaseException, is_running: bool) -> bool:
     """
     if isinstance(error, WorkerFailed):
         error = error.error
+    nodes = [node for node in _selves(error.__traceback__) if isinstance(node, DOMNode)]
+    if isinstance(error, IndexError):  # Textual's palette, left before it looked for the screen below it
+        return any(isinstance(node, CommandPalette) and node not in node.app.screen_stack for node in nodes[-1:])
     if not isinstance(error, NoMatches | MountError | ScreenStackError):
         return False
-    if not is_running:
-        return True
-    nodes = [node for node in _selves(error.__traceback__) if isinstance(node, DOMNode)]
-    return any(node._pruning or not (node.is_attached and node.is_running) for node in nodes[-1:])
+    return not is_running or any(node._pruning or not (node.is_attached and node.is_running) for node in nodes[-1:])
 
 
 def name_of(error: BaseException) -> str:
