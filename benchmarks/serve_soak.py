@@ -121,7 +121,8 @@ class Client:
                         break
             return
         content = json.dumps(body).encode()
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+        head = "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        head += f"Content-Length: {len(content)}\r\n\r\n"
         whole = head.encode() + content
         with closing(socket.create_connection(("127.0.0.1", self._port), timeout=10)) as raw:
             raw.sendall(whole if kind == "reset" else whole[: self._random.randrange(len(whole))])
@@ -139,7 +140,7 @@ class Watch:
         """Memory in MB, open files, threads."""
         status = (self._proc / "status").read_text()
         kb, threads = (int(re.findall(rf"{name}:\s+(\d+)", status)[0]) for name in ("VmRSS", "Threads"))
-        return kb / 1024, len(os.listdir(self._proc / "fd")), threads
+        return kb / 1024, len(list((self._proc / "fd").iterdir())), threads
 
 
 @contextmanager
@@ -216,9 +217,8 @@ def main() -> None:
         print(f"short requests: {len(waits)}, median {sorted(waits)[len(waits) // 2]:.2f} s, worst {max(waits):.2f} s")
         third = max(len(seen) // 3, 1)
         for i, name in enumerate(("MB", "files", "threads")):
-            print(
-                f"{name}: {max(each[i] for each in seen[:third]):.0f} in the first third, {max(each[i] for each in seen[-third:]):.0f} in the last"
-            )
+            first, last = (max(each[i] for each in part) for part in (seen[:third], seen[-third:]))
+            print(f"{name}: {first:.0f} in the first third, {last:.0f} in the last")
         print(f"{len(wrong)} went wrong", *wrong[:20], sep="\n")
     raise SystemExit(bool(wrong))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 import uvicorn
@@ -14,7 +15,7 @@ from relaylite.errors import UsageError
 from relaylite.serve.protocol import PatientProtocol
 
 KEEP_ALIVE_S = 75
-GRACE_S = 1  # answers that are being written when the server stops have so long to end
+GRACE_S = 1  # what is being sent when the server stops has so long to arrive
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -35,9 +36,9 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 class Server:
-    """Used by one thread, but for `stop`."""
+    """Used by one thread, but for `stop`. `on_stop` ends the requests that run, so that their clients are told why."""
 
-    def __init__(self, app: ASGIApp, place: socket.socket) -> None:
+    def __init__(self, app: ASGIApp, place: socket.socket, on_stop: Callable[[], None]) -> None:
         for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi", "uvicorn.access", "sse_starlette"):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # the application logs what matters
         config = uvicorn.Config(
@@ -51,7 +52,7 @@ class Server:
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=GRACE_S,
         )
-        self._place, self._server = place, uvicorn.Server(config)
+        self._place, self._server, self._on_stop = place, uvicorn.Server(config), on_stop
         self._thread = threading.Thread(target=self._serve, name="relaylite-serve", daemon=True)
 
     @property
@@ -69,6 +70,7 @@ class Server:
     def stop(self) -> None:
         """Take no more requests, and end those that run within GRACE_S and a little. From any thread; `wait` waits for it."""
         self._server.should_exit = True
+        self._on_stop()
 
     def _serve(self) -> None:
         with suppress(SystemExit):

@@ -18,7 +18,7 @@ REMEMBERED = 1000  # whose request it was, for the last ones
 
 
 class Service:
-    """Used in the event loop only, but for `open`, which may come from another thread.
+    """Used in the event loop only, but for `open` and `close`, which may come from another thread.
 
     `policy` and `sampling` are those of requests that name none.
     """
@@ -32,6 +32,11 @@ class Service:
     def open(self, completions: CompletionsLike) -> None:
         """The model is loaded: from now on requests are answered."""
         self._completions = completions
+
+    def close(self) -> None:
+        """Requests that run or wait end with an error, as do all later ones."""
+        if self._completions is not None:
+            self._completions.close()
 
     @property
     def completions(self) -> CompletionsLike:

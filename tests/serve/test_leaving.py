@@ -13,6 +13,8 @@ import pytest
 from support.live_server import LiveServer, live_server, wait_until
 from support.scripted_completions import ScriptedCompletions
 
+from relaylite.serve.exchange import FIRST_EVENT_S
+
 SAID = [{"role": "user", "content": "Hello"}]
 ROUTES = {
     "/v1/chat/completions": {"messages": SAID},
@@ -101,23 +103,27 @@ def test_a_busy_server_never_says_so() -> None:
     assert statuses == [200] * 20
 
 
-def test_stopping_ends_what_runs_and_is_quick() -> None:
-    script = ScriptedCompletions()
-    script.token_gate.clear()
-    results: list[Any] = []
+@pytest.mark.parametrize("place", ["prefill_gate", "token_gate"])
+def test_stopping_is_quick_and_every_client_is_told(place: str) -> None:
+    script = ScriptedCompletions(n_parallel=2)
+    getattr(script, place).clear()
+    answers: list[httpx.Response] = []
 
-    def ask(url: str) -> None:
-        try:
-            results.append(httpx.post(f"{url}/completion", json={"prompt": "x"}, timeout=20).status_code)
-        except httpx.HTTPError as error:
-            results.append(error)
+    def ask(url: str, body: dict[str, Any]) -> None:
+        answers.append(httpx.post(f"{url}/v1/chat/completions", json={"messages": SAID, **body}, timeout=20))
 
     with live_server(script) as server:
-        thread = threading.Thread(target=ask, args=(server.url,))
-        thread.start()
-        wait_until(lambda: state_of(script, 0) == "writing")
+        threads = [threading.Thread(target=ask, args=(server.url, {"stream": stream})) for stream in (True, False)]
+        for thread in threads:
+            thread.start()
+        state = "prefill" if place == "prefill_gate" else "writing"
+        wait_until(lambda: len(script.requests) == 2 and all(state_of(script, i) == state for i in range(2)))
+        time.sleep(FIRST_EVENT_S)
         begun = time.monotonic()
     assert time.monotonic() - begun < 3
-    thread.join()
-    wait_until(lambda: state_of(script, 0) == "cancelled")
-    assert results
+    for thread in threads:
+        thread.join()
+    whole, stream = sorted(answers, key=lambda answer: -answer.status_code)
+    assert whole.status_code == 503 and whole.json()["error"]["type"] == "unavailable_error"
+    last = [line for line in stream.text.splitlines() if line.startswith("data: ")][-1]
+    assert json.loads(last[6:])["error"] == whole.json()["error"]

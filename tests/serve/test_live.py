@@ -19,7 +19,7 @@ def relay(default_model_path: Path) -> Iterator[Relay]:
         yield relay
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(relay: Relay) -> Iterator[LiveServer]:
     with live_server(relay.completions) as server:
         yield server

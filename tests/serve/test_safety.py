@@ -31,7 +31,19 @@ def check_alive(server: LiveServer) -> None:
     assert server.http.post("/v1/chat/completions", json=SAID).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "evil.example:8080", "[x", "", "127.0.0.1.evil.example"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "evil.example:8080",
+        "[x",
+        "",
+        "127.0.0.1.evil.example",
+        "evil\\@127.0.0.1",
+        "127.0.0.1/evil",
+    ],
+)
 def test_a_host_that_was_made_to_point_here_is_refused(server: LiveServer, host: str) -> None:
     check_error(server.http.get("/health", headers={"host": host}), 403, "permission_error")
 

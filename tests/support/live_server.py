@@ -40,7 +40,7 @@ def live_server(completions: CompletionsLike | None, *, keys: tuple[str, ...] = 
     service = Service(keys=Keys(keys))
     if completions is not None:
         service.open(completions)
-    server = Server(create_app(service, Origins("127.0.0.1", cors)), listening("127.0.0.1", 0))
+    server = Server(create_app(service, Origins("127.0.0.1", cors)), listening("127.0.0.1", 0), service.close)
     server.start()
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{server.port}", timeout=20) as client:

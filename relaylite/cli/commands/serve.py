@@ -80,7 +80,7 @@ def command(
     output = Output(quiet=quiet)
     keys = _keys(api_key, api_key_file)
     service = Service(policy=parse_policy(settings.policy, settings.fidelity), sampling=_sampling(settings), keys=Keys(keys))
-    server = Server(create_app(service, Origins(host, cors, names)), listening(host, port))
+    server = Server(create_app(service, Origins(host, cors, names)), listening(host, port), service.close)
     if not _is_loopback(host) and not keys:
         output.notice(OPEN_TO_ALL)
     _log_defects()
