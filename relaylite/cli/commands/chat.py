@@ -14,6 +14,7 @@ from relaylite.chain.attachments import Attachment, read_attachment
 from relaylite.cli import options
 from relaylite.cli.chains import agents_of
 from relaylite.cli.command import Command
+from relaylite.cli.fitting import suggest_once
 from relaylite.cli.group import BY_SIGNAL
 from relaylite.cli.interrupts import Terminated, lost_worker
 from relaylite.cli.opening import open_relay
@@ -53,7 +54,9 @@ def command(plain: bool, session: str | None, files: tuple[str, ...], settings: 
         return _in_app(settings, session, attached)
     with open_relay(settings, output, verbose=verbose) as relay:
         chain = _resumed(relay, saved, settings, agents) if saved is not None else relay.chain(agents)
-        return PlainChat(chain, output, attached, keep=lambda: _keep(chain, session)).run()
+        code = PlainChat(chain, output, attached, keep=lambda: _keep(chain, session)).run()
+    suggest_once(settings, output)
+    return code
 
 
 def _in_app(settings: Settings, session: str | None, attached: list[Attachment]) -> int:
