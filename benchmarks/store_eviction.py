@@ -83,7 +83,7 @@ def trace(n_conversations: int, seed: int) -> Iterator[Step]:
 
 def seconds_saved(steps: list[Step], budget_bytes: int, foresight: Foresight, *, with_spans: bool) -> float:
     store = Store(LAYOUT, budget_bytes, foresight=foresight)
-    store.speed.learn(1000, 1e6 * TOKEN_SECONDS)
+    store.speed.learn(0, 1000, 1e6 * TOKEN_SECONDS)
     for step in steps:
         prefix = store.prefix(step.prompt, exact=False)
         if with_spans:

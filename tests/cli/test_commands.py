@@ -196,14 +196,14 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_model_path: Pat
 def test_models_from_pull_to_rm(invoke: Invoke, hub: Hub) -> None:
     table = invoke("models", "list")
     assert "* is on this machine" in table.stdout.splitlines()[0], "also where only that is read"
-    assert "\n   tiny " in "\n" + table.stdout and table.stderr.startswith("* is on this machine; ")
+    assert "\n +  tiny " in "\n" + table.stdout and table.stderr.startswith("* is on this machine, + fits ")
     missing = invoke("models", "path", "tiny")
     assert missing.exit_code == 2 and "`relaylite models pull tiny` fetches it" in one_line(missing)
     pulled = invoke("models", "pull", "tiny")
     assert pulled.exit_code == 0 and Path(pulled.stdout.strip()).is_file()
     assert invoke("models", "path", "tiny").stdout == pulled.stdout
     assert invoke("models", "path", "hf:o/r/m.gguf").stdout == pulled.stdout
-    assert "\n*  tiny " in "\n" + invoke("models", "list").stdout
+    assert "\n*+  tiny " in "\n" + invoke("models", "list").stdout
     listed = {entry["name"]: entry for entry in json.loads(invoke("models", "list", "--json").stdout)}
     assert listed["tiny"]["path"] == pulled.stdout.strip() and listed["tiny"]["licence"] == "MIT"
     assert invoke("models", "rm", "tiny").stdout.startswith("removed tiny: ")

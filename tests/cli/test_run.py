@@ -39,6 +39,7 @@ def test_relayed_tokens_are_counted(invoke: Invoke, engine: FakeEngine) -> None:
     result = invoke("run", "Do.", "--agents", "plan,code", "--policy", "naive", "--temperature", "0")
     relayed = re.search(r"\+ (\d+) relayed \+", result.stderr.splitlines()[1])
     assert relayed and 99 <= int(relayed[1]) < 120
+    assert re.search(r"TTFT \S+ m?s \(full ≈ \S+ m?s ± \d+%, exact prefix ≈ \S+ m?s ± \d+%\), wrote", result.stderr.splitlines()[1])
 
 
 def test_nothing_is_said_of_answers_that_are_too_short_to_relay(invoke: Invoke, engine: FakeEngine) -> None:

@@ -18,7 +18,7 @@ TEXT = list(range(100, 140))
 @pytest.fixture
 def rows_on_disk() -> None:
     store = Store(LAYOUT, 1 << 30, folder=paths.store_folder())
-    store.speed.learn(100, 1000.0)
+    store.speed.learn(0, 100, 1000.0)
     for n in range(3):
         store.put(rows_of([n, *TEXT], origin="plan"))
     store.prefix(np.array([0, *TEXT], np.int32), exact=True)
@@ -44,7 +44,7 @@ def test_it_shows_what_is_kept_and_what_it_saved(invoke: Invoke) -> None:
         "disk_budget_bytes": 4 * 2**30,
         "hits": 1,
         "hit_tokens": 41,
-        "seconds_saved": pytest.approx(0.41),
+        "seconds_saved": pytest.approx(0.41, rel=0.02),
     }
     assert "3 spans, 123 tokens, 1 model\n1 hits took over 41 tokens and saved 0.4 s" in invoke("store").stdout
 

@@ -58,7 +58,7 @@ def test_the_panel_names_every_figure_and_marks_an_estimate() -> None:
         for text in ("100 ms", "render", "place", "repair", "suffix", "sample", "88 %", "80 %", "41.5 tk/s", "477 of 4,096"):
             assert text in shown, text
         assert "relayed" in shown and next(line.split()[1] for line in shown.splitlines() if line.split()[0] == "relayed") == "250"
-        assert "≈ 500 ms" in shown and "5.0× estimated ± 20 %" in shown
+        assert "≈ 500 ms" in shown and "5.0× est. ± 20 %" in shown
         turn.full_ms = 450.0
         shown = app.main.query_one(MetricsPanel).content_of(turn).plain
         assert "450 ms" in shown and "≈ 450" not in shown and "4.5× measured" in shown

@@ -35,7 +35,8 @@ def metrics(prefix: int, span: int, new: int, ttft: float, full: float) -> TurnM
     n = prefix + span + new
     times = TtftParts(0.01 * ttft, 0.02 * ttft, 0.6 * ttft, 0.36 * ttft, 0.01 * ttft)
     reuse = 0.86 if span else 0.0
-    return TurnMetrics(n, prefix, span, new, span // 6, reuse, (prefix + reuse * span) / n, ttft, times, 90, 41.3, n + 90, 4096, full)
+    known = full, 0.9 * full, 1.2 * full, 0.8 * full, 0.7 * full, 0.9 * full
+    return TurnMetrics(n, prefix, span, new, span // 6, reuse, (prefix + reuse * span) / n, ttft, times, 90, 41.3, n + 90, 4096, *known)
 
 
 def cells(prefix: int, span: int, new: int) -> CellMap:

@@ -13,6 +13,7 @@ from relaylite.chain.attachments import Attachment, read_attachment
 from relaylite.chain.session import Session, go_on_with
 from relaylite.cli import options
 from relaylite.cli.command import Command
+from relaylite.cli.fitting import suggest_once
 from relaylite.cli.group import BY_SIGNAL
 from relaylite.cli.interrupts import Terminated, lost_worker
 from relaylite.cli.opening import open_relay
@@ -58,7 +59,9 @@ def _talk(settings: Settings, kept: Session | None, files: tuple[str, ...], *, p
         if saved is not None:
             go_on_with(chain, settings)
         chain.session = kept
-        return PlainChat(chain, output, attached).run()
+        code = PlainChat(chain, output, attached).run()
+    suggest_once(settings, output)
+    return code
 
 
 def _in_app(settings: Settings, session: Session | None, attached: list[Attachment]) -> int:

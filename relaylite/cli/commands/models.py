@@ -10,12 +10,13 @@ import click
 from relaylite.cli import options
 from relaylite.cli.command import Group
 from relaylite.cli.document import Document
+from relaylite.cli.fitting import fits, needed_bytes
 from relaylite.cli.interrupts import Work
 from relaylite.cli.terminal import Output
 from relaylite.errors import UsageError
 from relaylite.gguf.catalog import CatalogEntry, find_entry, find_remote, load_catalog, resolve_model
 
-HEADINGS = ("", "name", "weights", "file", "context", "licence", "good for (* is on this machine)")
+HEADINGS = ("", "name", "weights", "file", "context", "licence", "good for (* is on this machine, + fits its memory)")
 
 
 @click.group(
@@ -43,7 +44,7 @@ def list_models(document: Document) -> None:
     output = Output()
     for row in rows:
         output.line("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
-    output.note("* is on this machine; `relaylite models pull NAME` fetches another one")
+    output.note("* is on this machine, + fits the memory that is free now; `relaylite models pull NAME` fetches another one")
 
 
 @command.command("pull")
@@ -105,9 +106,10 @@ def _is_here(model: str) -> bool:
 
 def _row(entry: CatalogEntry) -> tuple[str, ...]:
     size, context = f"{entry.bytes / 1e9:.1f} GB", f"{entry.context // 1024}k"
-    return ("*" if entry.path() else " ", entry.name, entry.params, size, context, entry.licence, entry.use)
+    marks = ("*" if entry.path() else " ") + ("+" if fits(entry) else " ")
+    return (marks, entry.name, entry.params, size, context, entry.licence, entry.use)
 
 
 def _to_dict(entry: CatalogEntry) -> dict[str, object]:
     place = entry.path()
-    return {**asdict(entry), "path": str(place) if place else None}
+    return {**asdict(entry), "path": str(place) if place else None, "needed_bytes": needed_bytes(entry), "fits": fits(entry)}

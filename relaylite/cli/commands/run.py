@@ -13,6 +13,7 @@ from relaylite.cli import options
 from relaylite.cli.chains import events_of
 from relaylite.cli.command import Command
 from relaylite.cli.document import Document
+from relaylite.cli.fitting import suggest_once
 from relaylite.cli.narrator import Narrator
 from relaylite.cli.opening import open_relay
 from relaylite.cli.tasks import has_unread_input, read_task
@@ -71,6 +72,8 @@ def command(
         if last:
             output.write(chain.result.text)
             output.end_line()
+    if not document.is_wanted:
+        suggest_once(settings, output)
 
 
 def _show(chain: Chain, task: str, files: list[Attachment], narrator: Narrator) -> None:

@@ -115,7 +115,7 @@ class MetricsPanel(QuietStatic):
         ratio = f"{ms / metrics.ttft_ms:.1f}×" if metrics.ttft_ms > 0 else ""
         sign = "" if is_measured else "≈ "
         error = f" ± {figures.percent(metrics.full_error)}" if metrics.full_error else ""
-        how = "measured" if is_measured else f"estimated{error}"
+        how = "measured" if is_measured else f"est.{error}"
         return self._row("  full", sign + figures.milliseconds(ms), f"{ratio} {how}", "$muted")
 
     def _total_lines(self) -> Iterable[Content]:
@@ -127,5 +127,5 @@ class MetricsPanel(QuietStatic):
             yield self._row("Memory", figures.size(used), f"{figures.size(self._memory.store_bytes)} of rows", "$muted", strong=True)
         saved, error, n_turns = self._conversation.saved()
         if n_turns:
-            note = f"± {figures.milliseconds(error)} beyond a prefix, {n_turns} turn{'s' if n_turns > 1 else ''}"
+            note = f"± {figures.milliseconds(error)} in {n_turns} turn{'s' if n_turns > 1 else ''}"
             yield self._row("Saved", f"≈ {figures.milliseconds(saved)}", note, "$muted", strong=True)
