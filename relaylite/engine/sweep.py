@@ -20,8 +20,9 @@ from relaylite.reuse import row_numbers
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.profile import Detector, RelayParameters
 from relaylite.reuse.rows import Mask, Tokens, is_finite
-from relaylite.reuse.selection import angle, score, select, thinned
+from relaylite.reuse.selection import angle, score, select, thinned, weighted
 
+OF_LAST_BATCH = ("logits", "mass")  # results that are not one for each token
 ForcedSelection = Callable[[Plan], Tokens]  # positions of span tokens to compute from their ids, whatever their deviation
 
 
@@ -87,6 +88,7 @@ class Sweep:
         self._selected = np.empty(0, np.int32)  # span tokens recomputed from `_first_layer` on
         self._first_layer = 0
         self._deviation = np.full(len(plan.tokens), np.nan, np.float32)
+        self._mass: F32 | None = None  # float32 `[n]`, attention of the suffix at `l_det` to each position
         self.new_states: dict[str, tuple[Tokens, F32]] = {}
 
     # -- select: steps 2 to 4 of docs/method.md -----------------------------------------------------------------------------
@@ -119,11 +121,12 @@ class Sweep:
 
     def _run_to_start(self, p: RelayParameters) -> None:
         """Step 2, new tokens: run them to `l_start`. Their states there, and their attention, are noted for later relays."""
-        want = (["hidden"] if p.l_start else []) + (["attention"] if p.detector == "attention" else [])
+        want = (["hidden"] if p.l_start else []) + (["attention", *self._mass_of(p)] if p.detector == "attention" else [])
         if not want:
             return
         write_end = p.l_start + 1 if p.detector == "attention" else p.l_start
         got = self._run((0, p.l_start), self._active, write_end=write_end, want=tuple(want))
+        self._mass = got.get("mass")
         if "attention" in got:
             self.new_states[f"attn-{p.l_det}"] = (self._active.positions, got["attention"])
         if p.l_start:
@@ -146,11 +149,17 @@ class Sweep:
         """Step 4, select: the candidates of the highest scores run on together with the new tokens."""
         self._deviation[candidates] = probe.deviation
         scores = score(probe.deviation, self._offsets(candidates), p.lead)
+        if self._mass is not None:
+            scores = weighted(scores, self._mass[candidates], p.attended)
         is_selected = select(scores, p.tau, thinned(p.max_share, len(candidates), p.thinning))
         self._selected = candidates[is_selected]
         self._active = self._active.merged(probe.entering.only(is_selected))
         if probe.attention is not None:
             self._note_attention(f"attn-{p.l_det}", probe.attention[is_selected])
+
+    def _mass_of(self, p: RelayParameters) -> tuple[str, ...]:
+        """The attention of the prompt's last new tokens to all others, if selecting asks for it."""
+        return ("mass",) if p.attended else ()
 
     def _note_attention(self, name: str, vectors: F32) -> None:
         """What the probe saw of selected tokens replaces what was captured: their rows will belong to this context."""
@@ -183,7 +192,8 @@ class Sweep:
     def _probe_values(self, entering: Active, p: RelayParameters) -> Probe:
         """The paper's way: all tokens run from `l_start` to `l_det`, where V of the candidates is compared."""
         both = self._active.merged(entering)
-        got = self._run((p.l_start, p.l_det), both, want=("v", "hidden"))
+        got = self._run((p.l_start, p.l_det), both, want=("v", "hidden", *self._mass_of(p)))
+        self._mass = got.get("mass")
         is_candidate = np.isin(both.positions, entering.positions)
         both = Active(both.positions, got["hidden"])
         self._active, self._layer = both.only(~is_candidate), p.l_det
@@ -237,9 +247,9 @@ class Sweep:
         return self._states[name][positions].astype(np.float32)
 
     def _run(self, layers: tuple[int, int], active: Active, *, write_end: int | None = None, want: tuple[str, ...] = ()) -> dict[str, F32]:
-        """A slice over any number of tokens, in batches by position. Results are in `active`'s order; logits are the last batch's."""
+        """A slice over any number of tokens, in batches by position. Results are in `active`'s order; some are the last batch's alone."""
         first, end = layers
-        is_probed = not {"v", "attention"}.isdisjoint(want)
+        is_probed = not {"v", "attention", "mass"}.isdisjoint(want)
         self._late.write(max(end, write_end or 0, end + is_probed))
         size = self._cache.info.n_batch
         parts: dict[str, list[F32]] = {name: [] for name in want}
@@ -247,16 +257,16 @@ class Sweep:
             is_last = start + size >= len(active)
             positions = active.positions[start : start + size]
             result = self._cache.slice(
-                layers, positions, write_end=write_end,
+                layers, positions, write_end=write_end, n_probe=min(len(self._plan.segments[-1]), len(positions)) if is_last else 0,
                 tokens=self._plan.tokens[positions] if first == 0 else None,
                 hidden=None if active.hidden is None else active.hidden[start : start + size], is_bitwise=False,
-                want=tuple(name for name in want if name != "logits" or is_last),
+                want=tuple(name for name in want if is_last or name not in OF_LAST_BATCH),
             )  # fmt: skip
             for name in want:
                 value = getattr(result, name)
                 if value is not None:
                     parts[name].append(value)
-        return {name: values[-1] if name == "logits" else np.concatenate(values) for name, values in parts.items()}
+        return {name: values[-1] if name in OF_LAST_BATCH else np.concatenate(values) for name, values in parts.items()}
 
 
 PROBES: dict[Detector, Callable[[Sweep, Active, RelayParameters], Probe]] = {
