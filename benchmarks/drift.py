@@ -69,7 +69,7 @@ class Kept:
         self.store = Store(engine.layout, PLENTY)
         self._relay = Relay(engine=engine, policy=policy, store_bytes=0)
         self._relay._runner.store = self.store
-        self.chain = self._relay.chain(AGENTS, sampling={"max_tokens": max_tokens})
+        self.chain = self._relay.chain(AGENTS, sampling={"max_tokens": max_tokens, "temperature": 0})
 
     def settle(self) -> int:
         return self.chain.settle() if self.is_settled else 0

@@ -74,7 +74,7 @@ class Curve:
 
 def over_chains(args: argparse.Namespace) -> dict[str, Any]:
     curve, n_relayed = Curve(), 0
-    sampling, threads = {"max_tokens": args.max_tokens}, args.threads
+    sampling, threads = {"max_tokens": args.max_tokens, "temperature": 0}, args.threads
     with Relay(args.model, policy="relay", n_ctx=1024, n_threads=threads, sampling=sampling, store_bytes=args.store_bytes) as relay:
         for number in range(args.chains):
             words = " ".join(str(number * 37 + i * i) for i in range(16))

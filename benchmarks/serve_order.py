@@ -32,7 +32,7 @@ def first_come(waiting: Sequence[Any], _: Callable[[Any], int]) -> Any:
 
 
 def served(model: str | Path, threads: int | None, order: Any, args: Any) -> tuple[int, float, float]:
-    completions.next_of = order
+    setattr(completions, "next_of", order)  # noqa: B010
     words = random.Random(0)
     documents = [" ".join(words.choices(WORDS, k=args.shared)) for _ in range(args.groups)]
     with Relay(model, n_ctx=2048, n_threads=threads, store_bytes=10**9, n_parallel=1) as probe:

@@ -19,7 +19,7 @@ WORDS = ("apples", "pears", "boxes", "shops", "days", "train", "left", "gives", 
 
 def delay_ms(relay: Relay, task: str, moment_s: float) -> float | None:
     """Milliseconds that a message sent so long after the settling's begin waits for it; None if it had ended by then."""
-    chain = relay.chain(["plan", "solve"], sampling={"max_tokens": 60})
+    chain = relay.chain(["plan", "solve"], sampling={"max_tokens": 60, "temperature": 0})
     chain.run(task)
     ended: list[float] = []
 

@@ -28,7 +28,7 @@ WORKER = """
 import json, sys
 from relaylite import Relay
 model, policy, n_threads, max_tokens = json.loads(sys.argv[1])
-with Relay(model, policy=policy, n_threads=n_threads, sampling={"max_tokens": max_tokens}) as relay:
+with Relay(model, policy=policy, n_threads=n_threads, sampling={"max_tokens": max_tokens, "temperature": 0}) as relay:
     print(json.dumps("open"), flush=True)
     for line in sys.stdin:
         turns = relay.chain(["plan", "solve", "check"]).run(json.loads(line)).turns

@@ -4,3 +4,7 @@
 const char * relay_built_commit(void) {
     return RELAY_BUILT_COMMIT;
 }
+
+size_t relay_built_tensor_overhead(void) {
+    return RELAY_BUILT_TENSOR_OVERHEAD;
+}

@@ -40,6 +40,9 @@ const char * relay_error_text(void);
 /* ggml's build commit that the extension was compiled against. */
 const char * relay_built_commit(void);
 
+/* What ggml_tensor_overhead() gave there: bytes of a tensor with its header. */
+size_t relay_built_tensor_overhead(void);
+
 /* 1 if ggml's special weight layouts (AMX, repacked weights) compute on this machine. The first call tries them in a
  * child process. 0: load models with llama_model_params.use_extra_bufts = false, or the process ends with an illegal
  * instruction. */

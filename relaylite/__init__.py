@@ -1,17 +1,16 @@
 """relaylite: chains of local agents on one GGUF model, with the upstream agent's KV cache taken over.
 
-Names below are loaded when they are first used: `import relaylite` costs nothing and loads neither llama.cpp nor Textual.
+Names below are loaded when they are first used: `import relaylite` costs nothing and loads neither llama.cpp nor Textual. Nor does this
+file import what takes time itself: Ctrl-C is heeded only behind it (`__main__.py`).
 """
 
+# ruff: noqa: PTH112, PTH118, PTH120  (pathlib takes time to import)
 from __future__ import annotations
 
+import os
 import sys
-from importlib import import_module
-from importlib.machinery import PathFinder
-from importlib.util import find_spec, module_from_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as typing's, without importing it
 if TYPE_CHECKING:
     from relaylite.api import Relay as Relay
     from relaylite.chain.agents import Agent as Agent
@@ -61,13 +60,15 @@ _HOME = {
 __all__ = sorted([*_HOME, "__version__"])
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "__version__":
         from importlib.metadata import version
 
         return version("relaylite")
     if name not in _HOME:
         raise AttributeError(f"module 'relaylite' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f"relaylite.{_HOME[name]}"), name)
 
 
@@ -75,9 +76,12 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def _step_aside(clone: Path) -> None:
+def _step_aside(clone: str) -> None:
     """Put the installed package in place of the source folder, which hides it when Python starts in a clone but has no compiled part."""
-    elsewhere = [folder for folder in sys.path if Path(folder or ".").resolve() != clone]
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    elsewhere = [folder for folder in sys.path if os.path.realpath(folder or ".") != clone]
     spec = PathFinder.find_spec(__name__, elsewhere)
     if spec is None or spec.loader is None:
         raise ImportError(f"relaylite is not installed in this Python ({sys.executable}); in {clone}: pip install '.[demo]'")
@@ -85,6 +89,6 @@ def _step_aside(clone: Path) -> None:
     spec.loader.exec_module(installed)
 
 
-_root = Path(__file__).resolve().parents[1]
-if (_root / "native").is_dir() and find_spec(f"{__name__}._native") is None:
+_root = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+if os.path.isdir(os.path.join(_root, "native")) and not any(finder.find_spec(f"{__name__}._native", __path__) for finder in sys.meta_path):
     _step_aside(_root)

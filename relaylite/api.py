@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from relaylite.completion.completions import DEFAULT_PARALLEL, Completions
 from relaylite.completion.reading import last_answer, last_answer_async, messages_of
 from relaylite.completion.request import ChatMessage, CompletionRequest
 from relaylite.engine.interface import EngineLike, Memory, ModelInfo
-from relaylite.engine.options import DEFAULT_N_CTX, EngineOptions, OnProgress
+from relaylite.engine.options import DEFAULT_N_CTX, EngineOptions, OnNotice, OnProgress, n_bytes
 from relaylite.errors import RelayliteError, UsageError
 from relaylite.machine.resources import available_bytes, resident_bytes
 from relaylite.reuse.policies import Fidelity, Policy, parse_policy
@@ -43,7 +44,8 @@ class Relay:
     What to run, and how chains start:
     - `model`: path of a GGUF file, catalogue name, `hf:owner/repo/file.gguf`, or None for the default model.
     - `policy`, `fidelity`: of new chains.
-    - `sampling`: values by their names in `Sampling`. An agent's own values replace them.
+    - `sampling`: values by their names in `Sampling`. An agent's own values replace them. What is not given, each role has values of its
+      own for that keep answers from repeating themselves; `{"temperature": 0}` is plain greedy, and so is a `Sampling`, which says all.
     - `n_parallel`: completions that may run at the same time, in turns; each takes a context of its own once it is needed.
     - `settle_after_s`: seconds without a run, after which a chain's earlier messages are computed exactly in the background; None: never.
 
@@ -55,8 +57,10 @@ class Relay:
     - `kv_type`: type of the rows in the cache.
     - `chat_template`: "" for the model's own, "chatml", or the path of a Jinja file.
     - `relay`: values that replace those of the model's profile.
-    - `on_progress(fraction)`: called in this thread while the model loads, and with 1.0 while it is checked. What it raises stops opening
-      within a second and comes out here.
+    - `trial`: whether a file that was never opened on this machine is first opened in a process of its own: a broken one may end it.
+    - `on_progress(fraction)`: called in this thread while the file is tried and loaded, and with 1.0 while the model is checked. What it
+      raises stops opening within a second and comes out here.
+    - `on_notice(text)`: called in this thread with what only the first opening of a file has to do, and with "" when that is done.
     - `engine`: use this one instead of opening `model`.
 
     Where rows are kept:
@@ -88,29 +92,40 @@ class Relay:
         store_codec: str = PLAIN.name,
         n_parallel: int = DEFAULT_PARALLEL,
         settle_after_s: float | None = None,
+        trial: bool = True,
         on_progress: OnProgress | None = None,
+        on_notice: OnNotice | None = None,
         engine: EngineLike | None = None,
     ) -> None:
         self.policy = parse_policy(policy, fidelity) if isinstance(policy, str) else policy
-        self.sampling = sampling if isinstance(sampling, Sampling) else Sampling().merged(sampling or {})
+        self._told = sampling.values() if isinstance(sampling, Sampling) else dict(sampling or {})
+        Sampling().merged(self._told)
         codec = _codec(store_codec)
+        if store_bytes is not None:
+            n_bytes("store_bytes", store_bytes)
+        n_bytes("store_disk_bytes", store_disk_bytes)
+        _check_idle_time(settle_after_s)
         if engine is None:
             options = EngineOptions(
                 n_ctx=DEFAULT_N_CTX if n_ctx is None else n_ctx,
                 n_threads=n_threads,
                 n_gpu_layers=n_gpu_layers,
-                rpc=_listed(rpc),
-                lora=_listed(lora),
+                rpc=_listed("rpc", rpc),
+                lora=_listed("lora", lora),
                 kv_type=kv_type,
                 chat_template=chat_template,
-                relay=relay or {},
+                relay={} if relay is None else relay,
                 kept_state_bytes=store_bytes,
+                trial=trial,
                 on_progress=on_progress,
+                on_notice=on_notice,
             )
             engine = _open(model, options)
         ram_bytes = available_bytes() // 4 if store_bytes is None else store_bytes
         try:
-            self._store = Store(engine.layout, ram_bytes, folder=store_folder, disk_bytes=store_disk_bytes, codec=codec)
+            self._store = Store(
+                engine.layout, ram_bytes, folder=store_folder, disk_bytes=store_disk_bytes, codec=codec, n_vocab=engine.tokenizer.n_tokens
+            )
         except BaseException:
             engine.close()
             raise
@@ -130,11 +145,13 @@ class Relay:
         `policy` and `sampling` replace this Relay's.
         """
         chosen = self.policy if policy is None else policy
-        return Chain(self._runner, agents, chosen, self.sampling.merged(sampling or {}), self._settle_after_s)
+        told = {**self._told, **(sampling or {})}
+        Sampling().merged(told)
+        return Chain(self._runner, agents, chosen, told, self._settle_after_s)
 
     def chain_from_dict(self, data: Mapping[str, Any]) -> Chain:
         """The conversation that `Chain.to_dict` wrote. Raises UsageError in one line if `data` is none, or damaged."""
-        return Chain.from_dict(self._runner, data, self.sampling, self._settle_after_s)
+        return Chain.from_dict(self._runner, data, self._told, self._settle_after_s)
 
     def complete(self, messages: str | Iterable[ChatMessage | Mapping[str, str]], **asked: Any) -> Finished:
         """One answer to `messages`: values, mappings with "role" and "content", or one text of the user.
@@ -155,7 +172,7 @@ class Relay:
         policy, fidelity = rest.pop("policy", self.policy), rest.pop("fidelity", None)
         named = {name: rest.pop(name) for name in ("scope", "n_logprobs") if name in rest}
         chosen = parse_policy(policy, fidelity) if isinstance(policy, str) else policy
-        return CompletionRequest(messages_of(messages), policy=chosen, sampling=self.sampling.merged(rest), **named)
+        return CompletionRequest(messages_of(messages), policy=chosen, sampling=Sampling().merged({**self._told, **rest}), **named)
 
     def piece(self, token: int) -> bytes:
         """The bytes of one token; b"" for control tokens."""
@@ -197,13 +214,23 @@ class Relay:
             error.add_note(str(failed))
 
 
-def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
-    """Names from a list, or from one text with commas between them."""
-    return tuple(names.split(",") if isinstance(names, str) and names else names)
+def _listed(name: str, names: str | Sequence[str]) -> tuple[str, ...]:
+    """Names from a list, or from one text with commas between them. Raises UsageError."""
+    if isinstance(names, str):
+        return tuple(names.split(",")) if names else ()
+    if not isinstance(names, Sequence):
+        raise UsageError(f"{name} must be texts, not {names!r}")
+    return tuple(names)
+
+
+def _check_idle_time(seconds: object) -> None:
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if seconds is not None and not (is_number and 0 < seconds < math.inf):  # type: ignore[operator]
+        raise UsageError(f"settle_after_s must be a number of seconds, or None for never, not {seconds!r}")
 
 
 def _codec(name: str) -> Codec:
-    if name not in CODECS:
+    if not isinstance(name, str) or name not in CODECS:
         raise UsageError(f"unknown codec of stored rows {name!r}; known: {', '.join(CODECS)}")
     return CODECS[name]
 

@@ -48,8 +48,9 @@ class PromptPart:
 class Turn:
     """One agent's answer and what it cost.
 
-    `tokens`: the sampled ids as they can be relayed, without an end-of-generation token. `finish_reason`: "stop", "length" (max tokens,
-    or the context was full) or "cancelled". `parts`: the prompt; empty in a conversation that was loaded, and so is `cells`.
+    `tokens`: the sampled ids as they can be relayed, without an end-of-generation token. `finish_reason`: "stop" (also
+    if the answer only repeated itself and was ended), "length" (max tokens, or the context was full) or "cancelled". `parts`: the prompt;
+    empty in a conversation that was loaded, and so is `cells`.
     """
 
     agent: str

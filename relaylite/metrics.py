@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, fields
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-FINISH_STOP = "stop"  # an end-of-generation token or a stop string
+FINISH_STOP = "stop"  # an end-of-generation token, a stop string, or the answer only repeated itself any more
 FINISH_LENGTH = "length"  # max_tokens, or the context was full
 FINISH_CANCELLED = "cancelled"
 
@@ -107,3 +108,33 @@ class CellMap:
     def prompt_reuse(self) -> float:
         """Of all cells, the share taken over unchanged."""
         return float((self.cells <= self.REUSED).mean()) if self.cells.size else 0.0
+
+    def _repr_html_(self) -> str:
+        """A picture for notebooks: layers up, positions across. Of a long prompt, each of 256 columns shows its commonest cells."""
+        n_layer, n = self.cells.shape
+        if not n:
+            return f"<div>{n_layer} layers, no tokens</div>"
+        is_kind = np.stack([self.cells == kind for kind in range(len(_KINDS))], axis=2).astype(np.int32)
+        starts = np.unique(np.linspace(0, n, 256, endpoint=False).astype(np.int64))
+        drawn = np.add.reduceat(is_kind, starts, axis=1).argmax(axis=2)
+        rects = (
+            f'<rect x="{start}" y="{n_layer - 1 - layer}" width="{end - start}" height="1" fill="{_KINDS[kind][1]}"/>'
+            for layer, row in enumerate(drawn)
+            for kind, start, end in _stretches(row)
+        )
+        shares = zip(_KINDS, is_kind.mean(axis=(0, 1)), strict=True)
+        legend = " ".join(f'<span style="color:{color}">■</span> {name} {share:.0%}' for (name, color), share in shares)
+        return (
+            f'<div><div>{n_layer} layers, {n} tokens: {legend}</div><svg role="img" aria-label="cell map" '
+            f'viewBox="0 0 {len(starts)} {n_layer}" preserveAspectRatio="none" shape-rendering="crispEdges" '
+            f'style="width:100%;height:{4 * n_layer}px">{"".join(rects)}</svg></div>'
+        )
+
+
+_KINDS = (("prefix", "#9aa0a6"), ("relayed", "#4c8dd6"), ("recomputed", "#e8912d"), ("new", "#4caf50"))  # in the order of CellMap's codes
+
+
+def _stretches(row: npt.NDArray[np.int64]) -> list[tuple[int, int, int]]:
+    """(value, start, end) of the equal values that follow one another."""
+    edges = [0, *(np.flatnonzero(np.diff(row)) + 1).tolist(), len(row)]
+    return [(int(row[start]), start, end) for start, end in pairwise(edges)]

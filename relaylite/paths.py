@@ -2,22 +2,30 @@
 
 `RELAYLITE_HOME` moves all of relaylite's own state below one folder. Model files belong to the Hugging Face cache, which
 other tools share; it moves with that cache's own variables (`HF_HUB_CACHE`, `HF_HOME`). Most functions only name a place; `ensure` makes
-a folder, `replacing` writes a file whole or not at all.
+a folder, `open_regular` and `read_whole` read a file that may be something else, `replacing` writes a file whole or not at all.
 """
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import platformdirs
 
-from relaylite.errors import RelayliteError
+from relaylite.errors import RelayliteError, UsageError
 
 HOME_VARIABLE = "RELAYLITE_HOME"
+
+
+class NotRegularError(OSError):
+    """A pipe, a device or a socket stands where a file should be."""
+
 
 _dirs = platformdirs.PlatformDirs("relaylite", appauthor=False)
 
@@ -30,28 +38,32 @@ def expanded(path: str | Path) -> Path:
         return Path(path)
 
 
-def _place(name: str, default: str) -> Path:
+def _place(name: str, default: Callable[[], str]) -> Path:
+    """Raises UsageError if the user has no home folder, and no variable names another one."""
     home = os.environ.get(HOME_VARIABLE)
-    return expanded(home).absolute() / name if home else Path(default)
+    try:
+        return expanded(home).absolute() / name if home else Path(default())
+    except RuntimeError as error:
+        raise UsageError(f"this user has no home folder; set {HOME_VARIABLE} to a folder that can be written") from error
 
 
 def config_folder() -> Path:
     """Files that the user writes: settings, agents."""
-    return _place("config", _dirs.user_config_dir)
+    return _place("config", lambda: _dirs.user_config_dir)
 
 
 def cache_folder() -> Path:
     """What can be thrown away."""
-    return _place("cache", _dirs.user_cache_dir)
+    return _place("cache", lambda: _dirs.user_cache_dir)
 
 
 def data_folder() -> Path:
     """What the user would miss: sessions, profiles."""
-    return _place("data", _dirs.user_data_dir)
+    return _place("data", lambda: _dirs.user_data_dir)
 
 
 def logs_folder() -> Path:
-    return _place("logs", _dirs.user_log_dir)
+    return _place("logs", lambda: _dirs.user_log_dir)
 
 
 def settings_file() -> Path:
@@ -84,6 +96,11 @@ def store_folder() -> Path:
 def history_file() -> Path:
     """Messages typed in the chat."""
     return data_folder() / "history.jsonl"
+
+
+def theme_file() -> Path:
+    """The theme that was chosen last in the terminal app."""
+    return data_folder() / "theme"
 
 
 def shipped_models_folder() -> Path:
@@ -119,11 +136,36 @@ def hub_cache_folder() -> Path:
 
 def ensure(folder: Path) -> Path:
     """Make `folder` (mode 0700) and its parents if need be. Raises RelayliteError in one line."""
+    if folder.parts[:1] == ("~",):
+        raise RelayliteError(f"this user has no home folder to make {folder} in; set HOME, or HF_HOME for models")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise RelayliteError(f"cannot make {folder}: {error.strerror}; set {HOME_VARIABLE} to a folder that can be written") from error
     return folder
+
+
+def open_regular(path: Path, *, may_be_pipe: bool = False) -> BinaryIO:
+    """The file, to be read. Raises OSError: NotRegularError for a pipe, which would wait for ever, and a device, which may never end.
+
+    `may_be_pipe`: a user named it, who may mean `<(command)` or `/dev/stdin`.
+    """
+    if "\0" in str(path):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    descriptor = os.open(path, os.O_RDONLY | (0 if may_be_pipe else getattr(os, "O_NONBLOCK", 0)) | getattr(os, "O_CLOEXEC", 0))
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode) and not (may_be_pipe and (stat.S_ISFIFO(mode) or os.isatty(descriptor))):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise NotRegularError(errno.EINVAL, "it is no regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_whole(path: Path, *, may_be_pipe: bool = False) -> bytes:
+    """What the file holds; as `open_regular`."""
+    with open_regular(path, may_be_pipe=may_be_pipe) as file:
+        return file.read()
 
 
 @contextmanager

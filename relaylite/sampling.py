@@ -25,6 +25,7 @@ class Sampling:
       if the last `n` tokens repeat it; 0 as `dry_multiplier` is off. It looks at the last `dry_penalty_last_n` tokens of prompt and answer
       (-1: at all), and no sequence goes over a line's end, a colon, a double quote or an asterisk.
     - `logit_bias`: pairs of a token id and what is added to its logit, from -100 to 100; -100 bans the token.
+    - `ends_loops`: a chain ends an answer that only repeats itself any more (`chain/loops.py` says when that is sure).
     - `max_tokens`: -1 means until the context is full. An answer ends before the first of the `stop` strings.
     """
 
@@ -41,6 +42,7 @@ class Sampling:
     dry_allowed_length: int = 2
     dry_penalty_last_n: int = 64
     logit_bias: tuple[tuple[int, float], ...] = ()
+    ends_loops: bool = False
     seed: int = 0
     max_tokens: int = 512
     stop: tuple[str, ...] = ()
@@ -59,6 +61,8 @@ class Sampling:
         _check_whole("dry_allowed_length", self.dry_allowed_length, 0, 2**31 - 1)
         _check_whole("dry_penalty_last_n", self.dry_penalty_last_n, -1, 2**31 - 1)
         object.__setattr__(self, "logit_bias", _checked_bias(self.logit_bias))
+        if not isinstance(self.ends_loops, bool):
+            raise UsageError(f"ends_loops must be true or false, not {self.ends_loops!r}")
         _check_whole("seed", self.seed, 0, MAX_SEED)
         _check_whole("max_tokens", self.max_tokens, -1, 2**31 - 1)
         object.__setattr__(self, "stop", _checked_stop(self.stop))
@@ -76,6 +80,10 @@ class Sampling:
     @property
     def has_dry(self) -> bool:
         return self.dry_multiplier > 0 and self.dry_penalty_last_n != 0
+
+    def values(self) -> dict[str, Any]:
+        """All values by their names."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def merged(self, overrides: Mapping[str, Any]) -> Sampling:
         """These values with `overrides` in their place. Raises UsageError for an unknown name or a value out of range."""

@@ -226,8 +226,35 @@ def test_options_reach_the_engine_and_unset_ones_keep_its_defaults(monkeypatch: 
 def test_the_options_of_settings_are_those_of_an_engine_and_of_a_relay() -> None:
     """Each is taken by name, so what the settings call otherwise would be an error."""
     flags = {"ctx": 512, "threads": 3, "gpu_layers": 2, "rpc": "h:1", "lora": "a.gguf", "kv_type": "q8_0", "chat_template": "chatml"}
-    given = EngineOptions(n_ctx=512, n_threads=3, n_gpu_layers=2, rpc=("h:1",), lora=("a.gguf",), kv_type="q8_0", chat_template="chatml")
+    flags["trial"] = "false"
+    given = EngineOptions(
+        n_ctx=512, n_threads=3, n_gpu_layers=2, rpc=("h:1",), lora=("a.gguf",), kv_type="q8_0", chat_template="chatml", trial=False
+    )
     assert EngineOptions(**load_settings(flags).engine_options()) == given
     assert EngineOptions(**load_settings().engine_options()) == EngineOptions()
     taken = inspect.signature(Relay).parameters.keys()
-    assert load_settings(flags).relay_options().keys() == taken - {"model", "on_progress", "engine"}
+    assert load_settings(flags).relay_options().keys() == taken - {"model", "on_progress", "on_notice", "engine"}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"store_bytes": -1}, "store_bytes must be 0 bytes or more, not -1"),
+        ({"store_bytes": 1e9}, "store_bytes must be a whole number"),
+        ({"store_disk_bytes": -1}, "store_disk_bytes must be 0 bytes or more"),
+        ({"store_codec": ["plain"]}, "unknown codec"),
+        ({"settle_after_s": -1}, "settle_after_s must be"),
+        ({"settle_after_s": float("nan")}, "settle_after_s must be"),
+        ({"settle_after_s": "2"}, "settle_after_s must be"),
+    ],
+)
+def test_values_that_cannot_be_are_one_line(options: dict[str, object], says: str, engine: FakeEngine) -> None:
+    with pytest.raises(UsageError, match=says) as caught:
+        Relay(engine=engine, **options)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{"n_ctx": "12"}, {"n_gpu_layers": -7}, {"rpc": 5}, {"lora": 5}, {"relay": 0}, {"n_threads": True}])
+def test_options_of_the_engine_that_cannot_be_are_one_line(options: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match=next(iter(options)) + "|layers"):
+        Relay(**options)  # type: ignore[arg-type]

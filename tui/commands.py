@@ -11,8 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from textual.binding import Binding
+from textual.keys import Keys
+
+from relaylite.errors import UsageError
 
 QUIT_WORDS = ("/quit", "/exit", "/q")
+MODIFIERS = {"ctrl", "shift", "alt", "meta", "super", "hyper"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Command:
 
     @property
     def binding(self) -> Binding:
-        return Binding(self.keys, self.action, self.footer or self.title, bool(self.footer), priority=self.keys != "escape", id=self.name)
+        return Binding(self.keys, self.action, self.footer or self.title, bool(self.footer), priority=True, id=self.name)
 
     @property
     def action(self) -> str:
@@ -53,6 +57,9 @@ COMMANDS = (
     Command("edit_message", "Edit the last message", "Take the last message back into the input", "f8"),
     Command("edit_answer", "Correct the last answer", "Change an agent's text before the next one reads it", "f9"),
     Command("copy_answer", "Copy the last answer", "Put the last answer on the clipboard", "ctrl+t"),
+    Command("copy_code", "Copy code", "Put a code block of the last answer on the clipboard"),
+    Command("write_code", "Write code to a file", "Write a code block of the last answer; shows what changes in a file that is there"),
+    Command("editor", "Open $EDITOR", "Write the message in your own editor", "ctrl+g"),
     Command("search", "Search", "Find text in the conversation", "ctrl+f"),
     Command("new", "New conversation", "Start again with the same agents", "ctrl+n"),
     Command("save", "Save conversation", "Write the conversation to a JSON file"),
@@ -61,6 +68,30 @@ COMMANDS = (
     Command("settings", "Settings", "Every setting, its value, and where it comes from"),
     Command("screenshot", "Screenshot", "Save a picture of the screen as SVG"),
 )
+
+
+def check_keys(replaced: Mapping[str, object]) -> None:
+    """Raise UsageError for keys in the settings that name no command, or are no keys, or would keep a letter from being typed."""
+    names = [command.name for command in COMMANDS if command.keys]
+    for name, keys in replaced.items():
+        if name not in names:
+            raise UsageError(f"[tui.keys] names no command {name!r}; there are: {', '.join(names)}")
+        for key in keys.split(",") if isinstance(keys, str) else [""]:
+            if not _is_key(key.strip()):
+                raise UsageError(f'[tui.keys] {name} = {keys!r} is no key that a command can have; write it as "ctrl+x" or "f7"')
+    taken = {command.name: str(replaced.get(command.name, command.keys)) for command in COMMANDS if command.keys}
+    by_key: dict[str, str] = {}
+    for name, keys in taken.items():
+        for key in keys.split(","):
+            if (other := by_key.setdefault(key.strip(), name)) != name:
+                raise UsageError(f"[tui.keys] gives {key.strip()} to {other} and to {name}")
+
+
+def _is_key(key: str) -> bool:
+    *modifiers, last = key.split("+")
+    is_letter = len(last) == 1 and last.isprintable()
+    is_named = last in {each.value for each in Keys} and "+" not in last
+    return set(modifiers) <= MODIFIERS and (is_named or (is_letter and bool(set(modifiers) - {"shift"})))
 
 
 def key_name(keys: str) -> str:

@@ -27,6 +27,8 @@ class RunState:
     info: ModelInfo | None = None  # None while no model is open
     is_opening: bool = False
     is_measuring: bool = False
+    measuring_since: float = 0.0
+    measured_turn: TurnRecord | None = None
     running_since: float | None = None  # `time.monotonic` when the run began; None while nothing runs
     current: TurnRecord | None = None  # the latest turn of the run
     unsent: list[str] = field(default_factory=list)  # messages on their way to the chain
@@ -61,6 +63,19 @@ class RunState:
     def n_answered(self) -> int:
         """How many agents have answered the last message."""
         return sum(turn.is_kept for turn in self.conversation.rounds[-1].turns) if self.conversation.rounds else 0
+
+    @property
+    def measured_share(self) -> float | None:
+        """How much of the estimated time of the full prefill that is measured has passed; None without an estimate."""
+        full = self.measured_turn.full_prefill if self.measured_turn is not None else None
+        return 1000 * (time.monotonic() - self.measuring_since) / full[0] if full is not None else None
+
+    @property
+    def invitation(self) -> str:
+        """What the empty input says: whom a message goes to, and what Enter alone does."""
+        if self.is_busy or not self.can_resume:
+            return "Message to the agents"
+        return f"Enter goes on with {self.agents[self.n_answered].name}; or a message to the agents"
 
     def begin(self) -> None:
         """A run starts."""

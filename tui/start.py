@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
 from relaylite import paths
 from relaylite.chain import sessions
 from relaylite.chain.agents import choose_agents, load_agents
-from relaylite.errors import UsageError
+from relaylite.errors import RelayliteError, UsageError
 from relaylite.reuse.policies import parse_policy
-from relaylite.tui.app import CLOSE_TIMEOUT_S, RelayApp
+from relaylite.tui.app import CLOSE_TIMEOUT_S, ENDINGS, RelayApp
+from relaylite.tui.commands import check_keys
 from relaylite.tui.engine.jobs import KeptConversation
 from relaylite.tui.engine.opener import ModelOpener
 from relaylite.tui.engine.thread import EngineThread
@@ -30,11 +32,17 @@ if TYPE_CHECKING:
 LOG_NAME = "tui.log"
 
 
+def can_show_app() -> bool:
+    """Whether the terminal can place text, as TERM says."""
+    return os.environ.get("TERM") != "dumb"
+
+
 def start(settings: Settings, session: str | None, files: Sequence[Attachment]) -> int:
-    """Run the app in this terminal; exit code 0 when the user quits, 143 after SIGTERM."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    """Run the app in this terminal; exit code 0 when the user quits, 128 and the number of a signal after SIGTERM or SIGHUP."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()) or not can_show_app():
         raise UsageError("the terminal app needs a terminal for input, output and errors; use --plain, or `relaylite run`")
-    known = load_agents(settings.agents_file)
+    check_keys(settings.tui.keys)
+    known = load_agents(settings.agents_file, notify=lambda _: None)  # `chat` said it before the app took the terminal
     agents = choose_agents(settings.agents, known)
     policy = parse_policy(settings.policy, settings.fidelity)
     kept = KeptConversation(sessions.load(session), partial(sessions.save, session)) if session is not None else KeptConversation()
@@ -42,11 +50,28 @@ def start(settings: Settings, session: str | None, files: Sequence[Attachment]) 
         engine = EngineThread(ModelOpener(settings), agents, policy, kept)
         state = RunState(tuple(agents), policy, known, tuple(files))
         app = RelayApp(settings, engine, state, History(paths.history_file()))
-        before = signal.getsignal(signal.SIGTERM)
+        before = {number: signal.getsignal(number) for number in ENDINGS}
         app.run(mouse=settings.tui.mouse)
-        signal.signal(signal.SIGTERM, before)  # the app's own handler went with its loop
+        for number, handler in before.items():
+            signal.signal(number, handler)  # the app's own handler went with its loop
+        name = session or f"rescued-{time.strftime('%Y%m%d-%H%M%S')}"
+        if app.failure and session is None:
+            engine.keep(partial(sessions.save, name))
         has_ended = engine.close(CLOSE_TIMEOUT_S)
         code = app.return_code or 0
+    failure = _words_about(app.failure, name) if app.failure else ""
     if not has_ended:  # a native call that does not come back must not keep the process alive
-        os._exit(code)
+        if failure:
+            sys.stderr.write(f"relaylite: {failure}\n")
+            sys.stderr.flush()
+        os._exit(code or bool(failure))
+    if failure:
+        raise RelayliteError(failure)
     return code
+
+
+def _words_about(failure: str, session: str) -> str:
+    """What failed, where there is more about it, and how to go on with the conversation, if it is kept."""
+    is_kept = any(each.name == session for each in sessions.sessions())
+    advice = f"; go on with: relaylite chat --session {session}" if is_kept else ""
+    return f"the app failed ({failure}); {paths.logs_folder() / LOG_NAME} has more{advice}"

@@ -18,7 +18,7 @@ def open_log(path: Path) -> int:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > LOG_BYTES:
             path.unlink()
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600)  # no wait for a pipe's reader
     except OSError:
         return os.open(os.devnull, os.O_WRONLY)
 

@@ -19,7 +19,13 @@ from pages import ROOT
 
 sys.path.append(str(ROOT / "tests"))  # its package `support`
 
-QUICK = ("modules", "speed", "results", "reliability")  # made from the source and from benchmarks/measured: the same on every machine
+QUICK = (
+    "modules",
+    "speed",
+    "results",
+    "reliability",
+    "man",
+)  # made from the source and from benchmarks/measured: the same on every machine
 ON_REQUEST = ("architectures", "screenshots")  # measured while they are made
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from relaylite.errors import UsageError
+from relaylite.paths import read_whole
 
 TaskKind = Literal["gsm8k", "mmlu", "humaneval", "plain"]
 
@@ -60,7 +61,7 @@ def read_tasks(path: Path, n: int | None = None) -> list[Task]:
     Raises UsageError in one line that names the file, and the line where one is at fault.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_whole(path, may_be_pipe=True).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"cannot read the tasks {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -72,12 +73,12 @@ def read_tasks(path: Path, n: int | None = None) -> list[Task]:
 
 
 def _json_tasks(text: str, path: Path) -> Iterator[Task]:
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(io.StringIO(text, newline=None), 1):
         if not line.strip():
             continue
         try:
             yield _task_of(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             known = 'GSM8K (question, answer), HumanEval (prompt, test, entry_point) or {"task": …}'
             raise UsageError(f"{path}, line {number} is no task ({error}); known formats: {known}") from error
 
@@ -98,17 +99,26 @@ def _text(entry: Mapping[str, Any], key: str) -> str:
     value = entry[key]
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{key} is no text")
+    value.encode()  # half a character, which JSON can spell, raises a ValueError
     return value
 
 
 def _csv_tasks(text: str, path: Path) -> Iterator[Task]:
     """Question, four choices and the right letter stand last in each row, after a subject or not; a header is passed over."""
-    for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
+    for number, row in enumerate(_csv_rows(text, path), 1):
         if not row or (number == 1 and row[-1] == "answer"):
             continue
         if len(row) < 6 or row[-1].strip() not in tuple(_LETTERS):
             raise UsageError(f"{path}, row {number} is no task: MMLU rows are question, four choices, and the letter of the right one")
         yield _choice(row[-6], row[-5:-1], row[-1].strip())
+
+
+def _csv_rows(text: str, path: Path) -> Iterator[list[str]]:
+    rows = csv.reader(io.StringIO(text, newline=""))
+    try:
+        yield from rows
+    except csv.Error as error:
+        raise UsageError(f"{path}, line {rows.line_num} cannot be read as CSV: {error}") from error
 
 
 def _choice(question: str, choices: Sequence[str], letter: str) -> Task:

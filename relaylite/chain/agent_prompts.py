@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from relaylite.chain.agents import Agent
 from relaylite.chain.conversation import Conversation, Round, messages_for
+from relaylite.chain.role_sampling import sampling_of
 from relaylite.errors import ContextOverflow, UsageError
 from relaylite.events import Turn
 from relaylite.prompt.builder import Prompt, PromptBuilder
 from relaylite.reuse.rows import Tokens
-from relaylite.sampling import Sampling
+from relaylite.sampling import MAX_SEED, Sampling
 
 ROOM_AFTER_DROP = 0.75  # rounds go until a prompt fills no more than this of its room, so that not every round moves all others
 
 
 @dataclass(frozen=True, slots=True)
 class AgentPrompts:
-    """The prompts of these agents. An agent's own sampling values go before `sampling`; `n_ctx`: tokens of the context."""
+    """The prompts of these agents. `told`: sampling values that were given; `n_ctx`: tokens of the context."""
 
     conversation: Conversation
     agents: tuple[Agent, ...]
-    sampling: Sampling
+    told: Mapping[str, Any]
     builder: PromptBuilder
     n_ctx: int
 
     def sampling_of(self, index: int) -> Sampling:
-        return self.sampling.merged(self.agents[index].sampling)
+        """With another seed after each retry: the same one would write the same answer again."""
+        sampling = sampling_of(self.agents[index], self.told)
+        seed = (sampling.seed + self.conversation.n_retries) % (MAX_SEED + 1)
+        return sampling if sampling.is_greedy else replace(sampling, seed=seed)
 
     def of(self, index: int) -> Prompt:
         """What the agent at `index` is asked in the last round, with the answers that are there by now."""

@@ -1,4 +1,4 @@
-"""`Agent`: a name, instructions, whose text it reads, and how it samples. Built-in roles, and the user's own from TOML.
+"""`Agent`: a name, instructions, whose text it reads, and how it samples. Built-in roles, those of plugins, and the user's own from TOML.
 
 Values only: the chain decides who answers when, and what an agent gets to see in a prompt.
 """
@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from relaylite import paths
 from relaylite.errors import UsageError, did_you_mean
+from relaylite.plugins.entry_points import AGENTS, Notify, load_plugins, package_of, warn
 from relaylite.sampling import Sampling
 from relaylite.settings.toml_file import read_toml
 
@@ -137,23 +138,37 @@ BUILT_IN: tuple[Agent, ...] = (
 )
 
 
-def load_agents(extra_file: Path | None = None) -> dict[str, Agent]:
-    """All known agents by name: built-in ones, then those of the user's agents.toml, then those of `extra_file`.
+def load_agents(extra_file: Path | None = None, notify: Notify = warn) -> dict[str, Agent]:
+    """All known agents by name: built-in ones, those of plugins, then those of the user's agents.toml, then those of `extra_file`.
 
-    A table named like a known agent changes only what it states. Raises UsageError in one line that names the file.
+    A table named like a known agent changes only what it states; a plugin changes no agent. `notify` gets one line for each plugin that
+    is left out. Raises UsageError in one line that names the file.
     """
     known = {agent.name: agent for agent in BUILT_IN}
-    if paths.agents_file().exists():
-        known |= read_agents(paths.agents_file(), known)
+    for point, agents in load_plugins(AGENTS, _agents_from, notify):
+        for agent in agents:
+            if known.setdefault(agent.name, agent) is not agent:
+                notify(f"agent {agent.name} of {package_of(point)} is left out: there is another agent of this name")
+    known |= read_agents(paths.agents_file(), known, may_be_missing=True)
     if extra_file is not None:
         known |= read_agents(extra_file, known)
     return known
 
 
-def read_agents(path: Path, known: Mapping[str, Agent]) -> dict[str, Agent]:
+def read_agents(path: Path, known: Mapping[str, Agent], *, may_be_missing: bool = False) -> dict[str, Agent]:
     """The agents of one TOML file, a table each; what a table leaves out comes from the agent of that name in `known`."""
-    tables = read_toml(path, f"the agents file {path}")
+    tables = read_toml(path, f"the agents file {path}", may_be_missing=may_be_missing)
     return {name: _agent_of(path, name, table, known.get(name)) for name, table in tables.items()}
+
+
+def _agents_from(found: object) -> list[Agent]:
+    """What a plugin's entry point names: an `Agent`, or several in a list or tuple."""
+    named = list(found) if isinstance(found, list | tuple) else [found]
+    agents = [each for each in named if isinstance(each, Agent)]
+    if len(agents) < len(named):
+        wrong = next(each for each in named if not isinstance(each, Agent))
+        raise UsageError(f"it should name a relaylite.Agent or a list of them, not {type(wrong).__name__}")
+    return agents
 
 
 def _agent_of(path: Path, name: str, table: object, base: Agent | None) -> Agent:
@@ -178,7 +193,9 @@ def choose_agents(names: Iterable[str | Agent], known: Mapping[str, Agent] | Non
 
     `known` defaults to `load_agents()`. Raises UsageError for an unknown name, with the closest known ones, and for an empty chain.
     """
-    known = load_agents() if known is None else known
+    names = tuple(names)
+    if known is None:
+        known = {} if names and all(isinstance(name, Agent) for name in names) else load_agents()
     chosen = tuple(name if isinstance(name, Agent) else _named(name, known) for name in names)
     if not chosen:
         raise UsageError(f"a chain needs at least one agent; known: {', '.join(known)}")

@@ -6,7 +6,7 @@ Decides who answers next. A turn itself is `turn.py`'s, what an agent is asked `
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -40,9 +40,10 @@ class Chain:
         runner: Runner,
         agents: Iterable[str | Agent],
         policy: str | Policy,
-        sampling: Sampling,
+        told: Mapping[str, Any],
         settle_after_s: float | None = None,
     ) -> None:
+        """`told`: sampling values that were given; what is not, each role has its own for (`role_sampling`)."""
         self._runner = runner
         self._settling = Settling(runner, self._agent_prompts, settle_after_s)
         self._fingerprint = transcript.tokenizer_fingerprint(runner.tokenizer)
@@ -52,7 +53,16 @@ class Chain:
         self.conversation = Conversation()
         self.agents = agents
         self.policy = policy
-        self.sampling = sampling
+        self._told = dict(told)
+
+    @property
+    def sampling(self) -> Sampling:
+        """The values that were given, and the plain ones of `Sampling` for the rest. If it is set, all of them are given."""
+        return Sampling().merged(self._told)
+
+    @sampling.setter
+    def sampling(self, sampling: Sampling) -> None:
+        self._told = sampling.values()
 
     @property
     def agents(self) -> tuple[Agent, ...]:
@@ -136,6 +146,7 @@ class Chain:
     def retry(self, index: int | None = None) -> str:
         """Drop the last round, or only its answers from the agent at `index` on (`resume` writes them anew); its message.
 
+        What is written from then on is sampled with another seed, the next one for each retry.
         Raises UsageError if there is no round or no such answer, EngineBusy in a run.
         """
         self._runner.check_idle(self._run)
@@ -174,10 +185,10 @@ class Chain:
         return transcript.to_dict(saved, self._runner.info.name, self._fingerprint)
 
     @classmethod
-    def from_dict(cls, runner: Runner, data: object, sampling: Sampling, settle_after_s: float | None = None) -> Chain:
+    def from_dict(cls, runner: Runner, data: object, told: Mapping[str, Any], settle_after_s: float | None = None) -> Chain:
         """Raises UsageError in one line if `data` is not what `to_dict` gives."""
         saved = transcript.from_dict(data, runner.tokenizer)
-        chain = cls(runner, saved.agents, saved.policy, sampling, settle_after_s)
+        chain = cls(runner, saved.agents, saved.policy, told, settle_after_s)
         chain.conversation = saved.conversation
         chain._settling.start()
         return chain
@@ -185,7 +196,7 @@ class Chain:
     # inside
 
     def _agent_prompts(self) -> AgentPrompts:
-        return AgentPrompts(self.conversation, self.agents, self.sampling, self._runner.prompt_builder, self._runner.info.n_ctx)
+        return AgentPrompts(self.conversation, self.agents, self._told, self._runner.prompt_builder, self._runner.info.n_ctx)
 
     def _begin(self, round: Round, stop_after: int | None) -> Generator[Event, None, None]:
         if stop_after is not None and not 0 <= stop_after < len(self.agents):

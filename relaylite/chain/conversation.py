@@ -34,10 +34,14 @@ class Round:
 
 @dataclass(slots=True)
 class Conversation:
-    """Rounds, the oldest first. The first `n_dropped` are kept, but no agent reads them any more: they did not fit the context."""
+    """Rounds, the oldest first. The first `n_dropped` are kept, but no agent reads them any more: they did not fit the context.
+
+    `n_retries`: how often answers were taken back.
+    """
 
     rounds: list[Round] = field(default_factory=list)
     n_dropped: int = 0
+    n_retries: int = 0
 
     @property
     def rounds_read(self) -> list[Round]:
@@ -77,6 +81,7 @@ class Conversation:
             del last.turns[index:]
         else:
             raise UsageError(f"cannot retry from agent {index}: {len(last.turns)} agents have answered")
+        self.n_retries += 1
         return last.task
 
 

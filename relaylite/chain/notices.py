@@ -22,19 +22,26 @@ def rows_not_kept(agent: str, error: BaseException) -> str:
     return f"the rows of {agent}'s turn could not be kept, so later turns compute them again: {error}"
 
 
+def answer_looped(agent: str, n_tokens: int) -> str:
+    """`n_tokens`: of the sequence that was repeated."""
+    what = "one token" if n_tokens == 1 else f"the same {n_tokens} tokens"
+    return f"{agent}'s answer repeated {what} over and over and was ended; `ends_loops = false` lets answers go on"
+
+
 def why_nothing_relayed(turns: Iterable[Turn], policy: Policy) -> str:
     """Why a round relayed no answer, judged by what its turns say of themselves.
 
-    "" if an answer was relayed or stood in place, if no agent read one, or if `policy` relays nothing.
+    "" if nothing was lost: an answer was relayed or stood in place, no agent read one, what was new of them is too short to be worth
+    relaying, or `policy` relays nothing.
     """
     read = [answer for turn in turns for answer in _answers_behind_prefix(turn)]
     if not policy.use_spans or not read or any(was_relayed for _, was_relayed in read):
         return ""
     if max(n for n, _ in read) <= policy.min_span:  # the last token of an answer may have no row
-        return f"no answer was relayed: text is taken over from {policy.min_span} tokens on, and what was new of the answers is shorter"
+        return ""
     return (
-        "no answer was relayed: no rows are kept of the answers as they stand in the prompts"
-        " (edited, changed by the chat template, of an earlier run, or too large for store.ram)"
+        "the agents' answers were read anew instead of taken over, which costs time only: they were edited, come from an earlier run,"
+        " are changed by the chat template, or did not fit the memory for them (store.ram)"
     )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any
 
 from relaylite.events import Turn
+from relaylite.terminal_text import fit_for_terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,38 @@ class ChainResult:
             "notices": list(self.notices),
         }
 
+    def _repr_html_(self) -> str:
+        """For notebooks: each agent's figures, answer and cell map; the last answer is open. Nothing that an agent wrote becomes markup."""
+        last = len(self.turns) - 1
+        return "".join(
+            [
+                f"<div><b>{_html(self.model)}</b>, policy {_html(self.policy)}, {self.wall_ms / 1e3:.1f} s",
+                *(f"<div>note: {_html(notice)}</div>" for notice in self.notices),
+                *(_turn_to_html(turn, is_open=at == last) for at, turn in enumerate(self.turns)),
+                "</div>",
+            ]
+        )
+
 
 def _turn_to_dict(turn: Turn) -> dict[str, Any]:
     metrics = {key: _rounded(value) for key, value in asdict(turn.metrics).items()}
     return {"name": turn.agent, "text": turn.text, "finish_reason": turn.finish_reason, **metrics}
+
+
+def _turn_to_html(turn: Turn, *, is_open: bool) -> str:
+    m, opened = turn.metrics, ' open="open"' if is_open else ""
+    figures = (
+        f"first token {m.ttft_ms:.0f} ms; {m.prefix_tokens} prefix, {m.span_tokens} relayed, {m.computed_tokens} new tokens; "
+        f"reuse ratio {m.reuse_ratio:.0%}"
+    )
+    return (
+        f"<details{opened}><summary><b>{_html(turn.agent)}</b> ({_html(turn.finish_reason)}): {figures}</summary>"
+        f'<pre style="white-space:pre-wrap">{_html(turn.text)}</pre>{turn.cells._repr_html_() if turn.cells is not None else ""}</details>'
+    )
+
+
+def _html(text: str) -> str:
+    return escape(fit_for_terminal(text))
 
 
 def _rounded(value: Any) -> Any:

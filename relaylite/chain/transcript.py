@@ -1,7 +1,7 @@
 """The JSON form of a conversation: written by `Chain.to_dict`, read back with every field checked. Touches no file.
 
-Token ids are kept where they still mean the same text, so that a loaded conversation can be relayed; otherwise, and whenever an id
-is not plain text, the text counts and is tokenized anew.
+Token ids are kept where they still mean the same text, so that a loaded conversation can be relayed; otherwise the text counts and is
+tokenized anew. Control tokens are dropped: `prompt` leaves them out of an answer in any case. An id that the vocabulary lacks is damage.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relaylite.chain.agents import Agent
 from relaylite.chain.attachments import Attachment
@@ -19,12 +19,11 @@ from relaylite.chain.conversation import Conversation, Round
 from relaylite.errors import UsageError
 from relaylite.events import Turn
 from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH, FINISH_STOP, TtftParts, TurnMetrics
-
-if TYPE_CHECKING:
-    from relaylite.prompt.tokenizer import Tokenizer
+from relaylite.prompt.tokenizer import Tokenizer, known_ids
 
 FORMAT = "relaylite-conversation"
 VERSION = 1
+MAX_TOKENS = 2**31  # of any vocabulary
 FINISH_REASONS = (FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED)
 
 _PROBE = "The quick brown fox — jumps over 12,345 lazy dogs.\n\n\tdef f(x):\r\n  return x**2  # naïve 日本語 🙂 <|im_start|>\x00"
@@ -122,7 +121,8 @@ def _round_from(data: object, number: int, tokenizer: Tokenizer, keeps_ids: bool
 def _turn_from(data: Mapping[str, Any], number: int, index: int, tokenizer: Tokenizer, keeps_ids: bool) -> Turn:
     what = f"answer {index + 1} of round {number + 1}"
     text = _text(data, "text", what)
-    tokens = tuple(token for token in _list(data, "tokens", what) if isinstance(token, int))
+    ids = known_ids(_list(data, "tokens", what), tokenizer.n_tokens if keeps_ids else MAX_TOKENS, f"damaged conversation: {what}")
+    tokens = tuple(token for token in ids if tokenizer.piece(token)) if keeps_ids else ()
     if not (keeps_ids and spells(tokenizer, tokens, text)):
         tokens = tuple(tokenizer.tokenize(text, parse_special=False))
     finish_reason = _text(data, "finish_reason", what)
@@ -133,11 +133,8 @@ def _turn_from(data: Mapping[str, Any], number: int, index: int, tokenizer: Toke
 
 
 def spells(tokenizer: Tokenizer, tokens: Sequence[int], text: str) -> bool:
-    """Whether `tokens` are plain tokens whose text is `text`; bytes of a character that was cut may follow."""
-    try:
-        pieces = [tokenizer.piece(token) for token in tokens]
-    except (ValueError, IndexError, OverflowError):
-        return False
+    """Whether `tokens` (of this vocabulary) are plain tokens whose text is `text`; bytes of a character that was cut may follow."""
+    pieces = [tokenizer.piece(token) for token in tokens]
     shown = codecs.getincrementaldecoder("utf-8")("replace").decode(b"".join(pieces))  # as `TextStream` shows them
     return all(pieces) and shown == text
 

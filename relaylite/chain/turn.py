@@ -10,10 +10,11 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from relaylite.chain import notices
+from relaylite.chain.loops import Loop
 from relaylite.engine.interface import WriterLike
 from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Event, Notice, Phase, PrefillDone, TextDelta, Turn, TurnFinished, TurnStarted
-from relaylite.metrics import Stopwatch
+from relaylite.metrics import FINISH_STOP, Stopwatch
 from relaylite.prompt.builder import Prompt
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import Policy
@@ -45,6 +46,8 @@ class TurnRun:
     def __init__(self, runner: Runner, run: Run, request: TurnRequest, answers: list[Turn] | None = None) -> None:
         self._runner, self._run, self._request, self._answers = runner, run, request, answers
         self._meter = TurnMeter(len(request.prompt.tokens), runner.info.n_ctx)
+        self._loop = Loop() if request.sampling.ends_loops else None
+        self._n_looping = 0  # tokens of the sequence that the answer repeated when it was ended
 
     def events(self) -> Generator[Event, None, None]:
         """The events of a turn, in the order that `relaylite.events` gives.
@@ -68,6 +71,9 @@ class TurnRun:
                 while delta is not None:
                     if delta.text:
                         yield TextDelta(agent, delta.text, len(self._meter.text))
+                    if self._loop is not None and (n := self._loop.closes_with(delta.token)):
+                        self._n_looping = n
+                        break
                     delta = self._meter.step(writer)
             except (Cancelled, GeneratorExit, KeyboardInterrupt) as error:
                 stopped = error
@@ -76,6 +82,8 @@ class TurnRun:
             self._answers.append(turn)
         if stopped is not None and not isinstance(stopped, Cancelled):
             raise stopped
+        if self._n_looping:
+            yield Notice(notices.answer_looped(agent, self._n_looping))
         if trouble := self._keep_rows():
             yield Notice(trouble)
         if turn is not None:
@@ -92,7 +100,7 @@ class TurnRun:
             request.round,
             "".join(self._meter.text),
             writer.tokens,
-            writer.finish_reason,
+            FINISH_STOP if self._n_looping else writer.finish_reason,
             self._meter.ended(),
             request.prompt.parts,
             prefilled.prefill.cells,
@@ -103,7 +111,7 @@ class TurnRun:
         if self._answers is None:
             return ""
         try:
-            self._runner.store.put(self._runner.engine.harvest(self._request.agent))
+            self._runner.store.put(self._runner.engine.harvest(self._request.agent), answer=len(self._request.prompt))
         except (RelayliteError, MemoryError) as error:
             return notices.rows_not_kept(self._request.agent, error)
         return ""

@@ -14,6 +14,7 @@ from relaylite.cli.group import CommandGroup
 COMMANDS = {
     "run": "Let agents answer a task in turn.",
     "chat": "Talk to a chain of agents.",
+    "serve": "Serve a model over HTTP to programs that use OpenAI's interface.",
     "info": "Say what a model is and whether it can relay.",
     "models": "List, fetch, find and remove models.",
     "sessions": "List and remove saved conversations.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from relaylite.chain.agents import Agent, choose_agents, load_agents
 from relaylite.cli.interrupts import Work
+from relaylite.cli.terminal import Output
 from relaylite.metrics import FINISH_CANCELLED
 from relaylite.settings.settings import Settings
 
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
     from relaylite.events import Event
 
 
-def agents_of(settings: Settings) -> tuple[Agent, ...]:
+def agents_of(settings: Settings, output: Output) -> tuple[Agent, ...]:
     """The agents that the settings name. Sampling values of flags and variables replace the agents' own.
 
-    Raises UsageError for a name that no agent has.
+    `output` gets a notice for each plugin that is left out. Raises UsageError for a name that no agent has.
     """
-    named = choose_agents(settings.agents, load_agents(settings.agents_file))
+    named = choose_agents(settings.agents, load_agents(settings.agents_file, output.notice))
     return tuple(agent.with_sampling(settings.forced_sampling()) for agent in named)
 
 

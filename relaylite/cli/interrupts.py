@@ -1,22 +1,24 @@
-"""`Work`: runs a function in a thread and gives its news to the main thread, so that Ctrl-C and SIGTERM act at once.
+"""`Work`: runs a function in a thread and gives its news to the main thread, so that Ctrl-C, SIGTERM and SIGHUP act at once.
 
 Python runs signal handlers in the main thread, between two of its own instructions. A main thread inside llama.cpp would not notice a
-signal for seconds.
+signal for seconds. That nobody reads our output any more counts as a signal too: work may write nothing for minutes.
 """
 
 from __future__ import annotations
 
+import select
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Generic, Protocol, TypeVar
 
 GRACE_S = 3.0  # how long cancelled work may take to end before the process leaves without it
+NO_READER = 13  # the number of SIGPIPE, which Python ignores, and some systems do not have
 POLL_S = 0.1  # a signal that the system gives to another thread does not wake the main thread; its handler runs at the next poll
 
 
@@ -36,7 +38,32 @@ class Interrupted(BaseException):
 
 
 class Terminated(BaseException):
-    """SIGTERM came; `str()` says what was kept, if the command knows."""
+    """SIGTERM or SIGHUP came, which is `number`; `str()` says what was kept, if the command knows."""
+
+    def __init__(self, says: str = "", number: int = signal.SIGTERM) -> None:
+        super().__init__(says)
+        self.number = number
+
+
+class ReaderGone(BaseException):
+    """Nobody reads stdout any more, and the command has ended."""
+
+
+def ending_signals() -> tuple[int, ...]:
+    """SIGTERM and SIGHUP; the latter not under nohup, which has it ignored, nor where the system has none."""
+    hang_up = getattr(signal, "SIGHUP", None)
+    return (signal.SIGTERM,) if hang_up is None or signal.getsignal(hang_up) is signal.SIG_IGN else (signal.SIGTERM, hang_up)
+
+
+def is_reader_gone() -> bool:
+    """Whether what read our stdout, a pipe or a terminal, has gone away."""
+    if not hasattr(select, "poll"):
+        return False
+    with suppress(OSError, ValueError, AttributeError):  # stdout is no file
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+    return False
 
 
 def lost_worker() -> str:
@@ -48,6 +75,24 @@ def lost_worker() -> str:
 def is_anything_left() -> bool:
     """Whether some work was left behind that did not end, or something that could not be closed."""
     return bool(_unclosed) or any(thread.is_alive() for thread in _running)
+
+
+@contextmanager
+def put_off() -> Iterator[None]:
+    """A signal that ends the command waits until the block is over: something is written in it that must not be lost."""
+    came: list[tuple[int, FrameType | None]] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, *ending_signals()) if is_main else ()
+    before = {number: signal.signal(number, lambda *signalled: came.append(signalled)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number, frame in came[:1]:
+            handler = before[number]
+            if callable(handler):
+                handler(number, frame)
 
 
 @contextmanager
@@ -84,8 +129,9 @@ class Work(Generic[News]):
     """`function(post)` in a thread of its own; iterating gives what it posts, and then raises what it raised.
 
     On the first signal `cancel` is called, and the news go on until the work ends. Then KeyboardInterrupt or Terminated is raised, with
-    what `kept` says of the results that are kept. Without a `cancel`, on a second signal, or if the work does not end within GRACE_S, it
-    is raised at once, and the thread goes on by itself.
+    what `kept` says of the results that are kept; ReaderGone if nobody reads stdout any more. Without a `cancel`, on a second
+    signal, or if the work does not end within GRACE_S, it is raised at once, and the thread goes on by itself. `tick` is called some
+    times a second, also without news.
     """
 
     def __init__(
@@ -93,8 +139,9 @@ class Work(Generic[News]):
         function: Callable[[Callable[[News], None]], None],
         cancel: Callable[[], None] | None = None,
         kept: Callable[[], str] = str,
+        tick: Callable[[], None] = lambda: None,
     ) -> None:
-        self._function, self._cancel, self._kept = function, cancel, kept
+        self._function, self._cancel, self._kept, self._tick = function, cancel, kept, tick
         self._queue: SimpleQueue[object] = SimpleQueue()
         self._signals: list[int] = []
         self._error: BaseException | None = None
@@ -127,8 +174,11 @@ class Work(Generic[News]):
             self._queue.put(_END)
 
     def _news(self) -> Iterator[News]:
-        deadline = float("inf")
+        deadline, next_look = float("inf"), 0.0
         while True:
+            if time.monotonic() >= next_look:
+                self._look_around()
+                next_look = time.monotonic() + POLL_S
             try:
                 item = self._queue.get(timeout=POLL_S)
             except Empty:
@@ -146,19 +196,29 @@ class Work(Generic[News]):
                 deadline = time.monotonic() + GRACE_S
                 self._cancel()
 
+    def _look_around(self) -> None:
+        self._tick()
+        if not self._signals and is_reader_gone():
+            self._note(NO_READER)
+
+    def _note(self, number: int, _: FrameType | None = None) -> None:
+        self._signals.append(number)
+        self._queue.put(self)  # SimpleQueue may be used from a signal handler
+
     def _interrupt(self) -> BaseException:
-        return (Terminated if signal.SIGTERM in self._signals else KeyboardInterrupt)(self._kept())
+        for number in self._signals:
+            if number == NO_READER:
+                return ReaderGone()
+            if number != signal.SIGINT:
+                return Terminated(self._kept(), number)
+        return KeyboardInterrupt(self._kept())
 
     @contextmanager
     def _handlers(self) -> Iterator[None]:
-        def note(number: int, _: FrameType | None) -> None:
-            self._signals.append(number)
-            self._queue.put(self)  # SimpleQueue may be used from a signal handler
-
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, self._note) for number in (signal.SIGINT, *ending_signals())}
         try:
             yield
         finally:

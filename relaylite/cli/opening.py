@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from relaylite.cli.interrupts import Work, held
 from relaylite.cli.terminal import Output
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 Model = TypeVar("Model")
 
 
-def open_relay(settings: Settings, output: Output, *, verbose: bool = False) -> AbstractContextManager[Relay]:
-    """A `Relay` as the settings say, closed at the end.
+def open_relay(settings: Settings, output: Output, *, verbose: bool = False, **more: Any) -> AbstractContextManager[Relay]:
+    """A `Relay` as the settings say, closed at the end. `more`: arguments of it that are no settings.
 
     Ctrl-C and SIGTERM end opening at once: what was fetched is kept for next time, nothing else is written.
     """
 
-    def load(path: Path, on_progress: Callable[[float], None]) -> Relay:
+    def load(path: Path, shown: _Shown) -> Relay:
         from relaylite.api import Relay
 
-        return Relay(path, on_progress=on_progress, **settings.relay_options())
+        return Relay(path, on_progress=shown.on_progress, on_notice=shown.on_notice, **settings.relay_options(), **more)
 
     return held(_loaded(settings, output, load, verbose=verbose))
 
@@ -37,12 +37,12 @@ def open_relay(settings: Settings, output: Output, *, verbose: bool = False) -> 
 def open_engine(settings: Settings, output: Output, *, n_ctx: int, verbose: bool = False) -> AbstractContextManager[Engine]:
     """A bare engine for measuring, in the same way; `n_ctx` where the settings name no context."""
 
-    def load(path: Path, on_progress: Callable[[float], None]) -> Engine:
+    def load(path: Path, shown: _Shown) -> Engine:
         from relaylite.engine.engine import Engine
         from relaylite.engine.options import EngineOptions
 
-        options = EngineOptions(**{"n_ctx": n_ctx, **settings.engine_options()}, on_progress=on_progress)
-        return Engine.open(path, options)
+        wanted = {"n_ctx": n_ctx, **settings.engine_options()}
+        return Engine.open(path, EngineOptions(**wanted, on_progress=shown.on_progress, on_notice=shown.on_notice))
 
     engine = _loaded(settings, output, load, verbose=verbose)
     for warning in engine.info.warnings:
@@ -50,7 +50,20 @@ def open_engine(settings: Settings, output: Output, *, n_ctx: int, verbose: bool
     return held(engine)
 
 
-def _loaded(settings: Settings, output: Output, load: Callable[[Path, Callable[[float], None]], Model], *, verbose: bool) -> Model:
+class _Shown:
+    """The line that says how far opening a model is, given to `show`."""
+
+    def __init__(self, name: str, show: Callable[[str], None]) -> None:
+        self._name, self._show, self._notice = name, show, ""
+
+    def on_notice(self, text: str) -> None:
+        self._notice = text
+
+    def on_progress(self, fraction: float) -> None:
+        self._show(self._notice or (f"loading {self._name}: {fraction:.0%}" if fraction < 1 else f"checking {self._name}"))
+
+
+def _loaded(settings: Settings, output: Output, load: Callable[[Path, _Shown], Model], *, verbose: bool) -> Model:
     """What `load` makes of the model file, with its progress shown."""
     _route_logs(verbose)
     opened: list[Model] = []
@@ -58,17 +71,13 @@ def _loaded(settings: Settings, output: Output, load: Callable[[Path, Callable[[
     def work(post: Callable[[Callable[[], None]], None]) -> None:
         from relaylite.gguf.catalog import resolve_model
 
-        path = resolve_model(settings.model, lambda *step: post(lambda: output.progress(*step)))
+        path = resolve_model(settings.model, lambda *step: post(lambda: output.download(*step)))
+        post(output.end_progress)
+        opened.append(load(path, _Shown(path.name, lambda says: post(lambda: output.status(says)))))
 
-        def on_progress(fraction: float) -> None:
-            says = f"loading {path.name}: {fraction:.0%}" if fraction < 1 else f"checking {path.name}"
-            post(lambda: output.status(says))
-
-        opened.append(load(path, on_progress))
-
-    for show in Work(work, kept=lambda: "stopped before the model was open; what was fetched of it is kept"):
+    for show in Work(work, kept=lambda: "stopped before the model was open; what was fetched of it is kept", tick=output.tick):
         show()
-    output.status("")
+    output.end_progress()
     return opened[0]
 
 

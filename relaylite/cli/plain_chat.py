@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from relaylite.chain.attachments import Attachment, attached_in, words_without_file
 from relaylite.cli.chains import events_of
+from relaylite.cli.interrupts import put_off
 from relaylite.cli.narrator import Narrator
 from relaylite.cli.tasks import checked
 from relaylite.cli.terminal import Output
@@ -16,6 +18,7 @@ from relaylite.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from relaylite.chain.chain import Chain
+    from relaylite.events import Event
 
 HELP = (
     "/retry answers the last message anew, /policy NAME changes what is taken over, /quit ends; "
@@ -46,7 +49,9 @@ class PlainChat:
             names = [agent.name for agent in self._chain.agents]
             self._output.note(f"{', '.join(names)} {'are' if len(names) > 1 else 'is'} listening; /help shows more")
         code = 0
+        mark = codecs.BOM_UTF8  # some programs begin a text with it
         while not self._has_ended and (line := self._line()):
+            line, mark = line.removeprefix(mark), b""
             try:
                 self._act(_decoded(line))
             except UsageError as error:
@@ -83,22 +88,31 @@ class PlainChat:
             raise UsageError(f"there is no {command}; {meant} A space before it sends it as a message")
 
     def _answer(self, message: str, files: Iterable[Attachment] = (), note: str = "") -> None:
-        attached, self._attached = [*self._attached, *files], []
+        attached = [*self._attached, *files]
         if note:
             self._output.note(f"note: {note}")
+        n_rounds = len(self._chain.rounds)
         try:
-            for event in events_of(self._chain, lambda: self._chain.stream(message, files=attached)):
+            self._show(lambda: self._chain.stream(message, files=attached))
+        finally:
+            if len(self._chain.rounds) > n_rounds:  # else the message was refused, and the files go with the next one
+                self._attached = []
+
+    def _show(self, start: Callable[[], Iterable[Event]]) -> None:
+        try:
+            for event in events_of(self._chain, start):
                 self._narrator.show(event)
         finally:
+            with put_off():
+                self._keep()
             self._output.end_line()
-            self._keep()
 
     def _help(self, _: str) -> None:
         self._output.note(HELP)
 
     def _retry(self, _: str) -> None:
-        files = self._chain.rounds[-1].files if self._chain.rounds else ()
-        self._answer(self._chain.retry(), files)
+        self._chain.retry(0)
+        self._show(self._chain.resume)
 
     def _policy(self, name: str) -> None:
         if name:

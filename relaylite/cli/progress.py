@@ -1,4 +1,4 @@
-"""`with_progress`: long work of a command, with a bar on stderr that shows how much of it is done."""
+"""`with_progress`: long work of a command, with a bar on stderr, or lines, that show how much of it is done."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from relaylite.cli.interrupts import Work
-from relaylite.cli.terminal import Output, bar
+from relaylite.cli.terminal import Output
 
 OnProgress = Callable[[float, str], None]  # gets the share that is done, in [0, 1], and what is done now
 Found = TypeVar("Found")
@@ -19,7 +19,7 @@ def with_progress(function: Callable[[OnProgress], Found], cancel: Callable[[], 
     def work(post: Callable[[tuple[float, str]], None]) -> None:
         found.append(function(lambda done, what: post((done, what))))
 
-    for done, what in Work(work, cancel):
-        output.status(f"{bar(done)} {done:4.0%} {what}")
-    output.status("")
+    for done, what in Work(work, cancel, tick=output.tick):
+        output.progress(done, what)
+    output.end_progress()
     return found[0]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from relaylite.errors import UsageError
+from relaylite.paths import read_whole
 
 
 def read_task(argument: str | None, file: Path | None) -> str:
@@ -23,6 +27,23 @@ def read_task(argument: str | None, file: Path | None) -> str:
     return checked(task, "the task")
 
 
+def has_unread_input() -> bool:
+    """Whether there is something on standard input, a pipe or a file, that nobody has read. It does not wait."""
+    with suppress(OSError, ValueError, ImportError):
+        from fcntl import ioctl
+        from termios import FIONREAD
+
+        descriptor = sys.stdin.fileno()
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode):
+            return status.st_size > os.lseek(descriptor, 0, os.SEEK_CUR)
+        if stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode):
+            n_bytes = bytearray(4)
+            ioctl(descriptor, FIONREAD, n_bytes)
+            return any(n_bytes)
+    return False
+
+
 def checked(text: str, what: str) -> str:
     """`text`, if it says something and can be written as UTF-8."""
     if not text.strip():
@@ -36,7 +57,7 @@ def checked(text: str, what: str) -> str:
 
 def _read(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        return read_whole(file, may_be_pipe=True)
     except OSError as error:
         raise UsageError(f"cannot read the task file {file}: {error.strerror}") from error
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import TextIO
 
 import click
 
 from relaylite.terminal_text import fit_for_terminal
+
+LINE_EVERY_S = 10.0
 
 
 def bar(share: float) -> str:
@@ -24,6 +27,7 @@ class Output:
         self._stdout, self._stderr = stdout or sys.stdout, stderr or sys.stderr
         self._at_line_start = True
         self._status = ""
+        self._progress, self._next_line_s = "", time.monotonic() + LINE_EVERY_S
         for stream in (self._stdout, self._stderr):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="replace")
@@ -69,10 +73,24 @@ class Output:
         self._stderr.write("\r\x1b[K" + _unbroken(text))
         self._stderr.flush()
 
-    def progress(self, name: str, done: int, total: int) -> None:
-        """How far a download is, as a status with a bar."""
-        share = done / total if total else 0.0
-        self.status(f"{name} {bar(share)} {share:4.0%} {done / 1e6:.0f}/{total / 1e6:.0f} MB")
+    def progress(self, share: float, what: str) -> None:
+        """How far long work is, as a status with a bar; where stderr is no terminal, `tick` says it now and then."""
+        self.status(f"{bar(share)} {share:4.0%} {what}")
+        self._progress = f"{share:.0%} {what}"
+
+    def download(self, name: str, done: int, total: int) -> None:
+        """How far a download is."""
+        self.progress(done / total if total else 0.0, f"{name}: {done / 1e6:.0f} of {total / 1e6:.0f} MB")
+
+    def end_progress(self) -> None:
+        self.status("")
+        self._progress = ""
+
+    def tick(self) -> None:
+        """To be called often while work goes on: says every LINE_EVERY_S how far it is, as a line, where stderr is no terminal."""
+        if self._progress and time.monotonic() >= self._next_line_s and not self._stderr.isatty():
+            self._next_line_s = time.monotonic() + LINE_EVERY_S
+            self.note(self._progress)
 
     def _emit(self, text: str) -> None:
         if not text:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -16,14 +16,16 @@ from relaylite.completion.answer import CompletionEvent, Prefilled
 from relaylite.completion.entry import Entry
 from relaylite.completion.order import next_of
 from relaylite.completion.overview import Overview, State
-from relaylite.completion.request import CompletionRequest
+from relaylite.completion.request import ChatMessage, CompletionRequest
 from relaylite.completion.run import CompletionRun
 from relaylite.completion.seats import Seat, Seats
 from relaylite.completion.tally import Tally
 from relaylite.completion.tenant import Tenant
 from relaylite.completion.ticket import Ticket
+from relaylite.engine.interface import ModelInfo
 from relaylite.errors import Cancelled, ContextOverflow, EngineClosed, RelayliteError, UsageError
 from relaylite.prompt.known_answers import KnownAnswers
+from relaylite.prompt.messages import Message, Text
 from relaylite.reuse.plan import Kind
 from relaylite.reuse.rows import Tokens
 from relaylite.runs.runner import Run, Runner
@@ -84,6 +86,23 @@ class Completions:
             self._changed.notify_all()
         return entry
 
+    @property
+    def info(self) -> ModelInfo:
+        return self._runner.info
+
+    def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
+        """The ids of `text`, without BOS; with `parse_special`, names of control tokens become those tokens."""
+        return self._runner.tokenizer.tokenize(text, parse_special=parse_special)
+
+    def piece(self, token: int) -> bytes:
+        """The bytes of one token; b"" for control tokens."""
+        return self._runner.tokenizer.piece(token)
+
+    def render(self, messages: Sequence[ChatMessage]) -> tuple[str, tuple[int, ...]]:
+        """The prompt that these messages become: its text and its tokens. Raises UsageError if the template refuses them."""
+        prompt = self._runner.prompt_builder.build([Message(message.role, (Text(message.text),)) for message in messages])
+        return "".join(part.text for part in prompt.parts), tuple(prompt.tokens.tolist())
+
     def overview(self) -> Overview:
         with self._changed:
             entries = [*self._ended, *(each.entry for each in self._open), *self._waiting]
@@ -107,9 +126,11 @@ class Completions:
     def _tenant(self, scope: str) -> Tenant:
         with self._changed:
             if scope not in self._tenants:
-                self._tenants[scope] = Tenant(scope, self._runner.store.scope(scope), self._known, self._runner.prompt_builder)
+                self._tenants[scope] = Tenant(scope, self._runner, self._known)
                 if len(self._tenants) > MAX_TENANTS:
                     self._tenants.popitem(last=False)
+                for tenant in self._tenants.values():
+                    tenant.is_alone = len(self._tenants) == 1
             self._tenants.move_to_end(scope)
             return self._tenants[scope]
 

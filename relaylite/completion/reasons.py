@@ -39,7 +39,10 @@ def _changed(located: Sequence[Located]) -> Iterator[Missed]:
 
 
 def _missed(plan: Plan, parts: Sequence[PromptPart], info: ModelInfo, asked: Policy) -> Iterator[Missed]:
-    """Known answers in the prompt whose tokens were computed. The last token of a prompt always is."""
+    """Known answers in the prompt whose tokens were computed.
+
+    The last token of a prompt always is; so is the last one of an answer that was cut, which never had a row.
+    """
     is_new = np.zeros(len(plan.tokens) + 1, bool)
     is_new[plan.positions(Kind.NEW)] = True
     is_new[len(plan.tokens) - 1] = False
@@ -47,7 +50,7 @@ def _missed(plan: Plan, parts: Sequence[PromptPart], info: ModelInfo, asked: Pol
     for part in parts:
         end = start + len(part.tokens)
         n = int(is_new[start:end].sum())
-        if part.kind == "answer" and n:
+        if part.kind == "answer" and n > is_new[end - 1]:
             yield Missed(part.source, n, _why(end - start, info, asked))
         start = end
 

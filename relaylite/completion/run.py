@@ -107,7 +107,7 @@ class CompletionRun:
             return
         try:
             rows = self._engine.harvest(self._request.id)
-            self._tenant.keep(rows, self._request)
+            self._tenant.keep(rows, self._request, len(self._prompt.tokens))
             self.computed = rows.tokens
         except (RelayliteError, MemoryError) as error:
             logger.warning("the rows of request %s are not kept: %s", self._request.id, error)

@@ -7,14 +7,15 @@ from zlib import crc32
 
 from relaylite.completion.request import CompletionRequest
 from relaylite.engine.interface import EngineLike
-from relaylite.prompt.builder import Prompt, PromptBuilder
+from relaylite.prompt.builder import Prompt
 from relaylite.prompt.known_answers import KnownAnswers, Located
 from relaylite.prompt.messages import Message
 from relaylite.reuse.plan import Plan
 from relaylite.reuse.planner import make_plan
-from relaylite.reuse.policies import PREFIX, Policy
+from relaylite.reuse.policies import FULL, PREFIX, Policy
 from relaylite.reuse.rows import Rows, Tokens
-from relaylite.store import Store
+from relaylite.runs.runner import Runner
+from relaylite.store import Scope
 
 KINDS_OF_CLIENTS = 16  # told apart by their first message; the store learns which follows which
 
@@ -32,11 +33,13 @@ class KnownPrompt:
 
 
 class Tenant:
-    """Makes prompts and plans of what this scope knows. `rows`: its part of the store; `known`: answers of all scopes."""
+    """Makes prompts and plans of what this scope knows. `known`: answers of all scopes."""
 
-    def __init__(self, scope: str, rows: Store, known: KnownAnswers, builder: PromptBuilder) -> None:
-        self.rows = rows
-        self._scope, self._known, self._builder = scope, known, builder
+    def __init__(self, scope: str, runner: Runner, known: KnownAnswers) -> None:
+        self.rows = Scope(runner.store, scope)
+        self.is_alone = True  # no other scope has used the engines
+        self._scope, self._known, self._builder = scope, known, runner.prompt_builder
+        known.learn(self.rows.answers(), runner.tokenizer.piece, scope=scope)  # of earlier processes
 
     def prompt(self, request: CompletionRequest) -> KnownPrompt:
         """The tokens of what was asked; known answers in it by the ids that were sampled. Raises UsageError if the template refuses it."""
@@ -50,14 +53,21 @@ class Tenant:
         return KnownPrompt(self._builder.of_ids(request.prompt or ()))
 
     def plan(self, known: KnownPrompt, policy: Policy, engine: EngineLike) -> Plan:
-        """`prefix` instead of a policy that relays, where the model cannot relay."""
+        """`prefix` instead of a policy that relays, where the model cannot relay.
+
+        States that an engine keeps itself know no scopes: they serve nobody once there are several.
+        """
         runs = PREFIX if policy.use_spans and engine.info.relay_refusal else policy
+        if engine.kept_states is not None and not self.is_alone:
+            runs = FULL
         return make_plan(known.tokens, engine.kept_states or self.rows, runs, known.prompt.quotes)
 
     def remember(self, tokens: tuple[int, ...], source: str) -> None:
         """An answer that may come back as text."""
         self._known.add(tokens, self._builder.pieces(tokens), source, scope=self._scope)
 
-    def keep(self, rows: Rows, request: CompletionRequest) -> None:
+    def keep(self, rows: Rows, request: CompletionRequest, n_prompt: int) -> None:
+        """`n_prompt`: of the tokens, those before the answer."""
         first = request.messages[0].text if request.messages else str(request.prompt)[:64]
-        self.rows.put(rows, agent=f"request {crc32(first.encode()) % KINDS_OF_CLIENTS}")
+        agent = f"request {crc32(first.encode()) % KINDS_OF_CLIENTS}"
+        self.rows.put(rows, agent=agent, answer=n_prompt if len(rows) > n_prompt else None)

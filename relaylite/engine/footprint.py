@@ -54,7 +54,7 @@ def check_context(model: llama.Model, options: llama.ContextOptions) -> None:
     if needed > free:
         raise ModelError(
             f"a context of {options.n_ctx} tokens needs about {_mb(needed)} of memory and {_mb(free)} are free; give a smaller --ctx, "
-            "or --kv-type q8_0"
+            "or set kv_type to q8_0 (RELAYLITE_KV_TYPE=q8_0)"
         )
 
 

@@ -126,7 +126,7 @@ class WriterLike(Iterator[Delta], Protocol):
 class EngineLike(Protocol):
     """One model with one live sequence: the tokens whose rows are in the cache, from position 0 on.
 
-    Used by one thread at a time; only `cancel` and `tokenizer.piece` may be called from others meanwhile. A turn calls `prefill`, then
+    Used by one thread at a time; only `cancel` and the `tokenizer` may be called from others meanwhile. A turn calls `prefill`, then
     `generate`, then `harvest`.
     Every method but `cancel` and `close` raises EngineClosed after `close`. After any other error the engine can be used again: the next
     `prefill` starts from an empty sequence.

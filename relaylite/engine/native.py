@@ -21,7 +21,9 @@ try:
     from relaylite._native import ffi as ffi
     from relaylite._native import lib as lib
 except ImportError as error:
-    raise NativeError(f"relaylite's extension does not load ({error}); install relaylite again") from error
+    raise NativeError(
+        f"relaylite's extension does not load ({error}); install relaylite and llama-cpp-python=={LLAMA_CPP_PYTHON} again"
+    ) from error
 
 F32 = npt.NDArray[np.float32]
 F16 = npt.NDArray[np.float16]
@@ -31,16 +33,31 @@ class Unsupported(NativeError):
     """The model or context cannot do what was asked; the message names what is missing."""
 
 
-def check_build() -> None:
-    """Raise NativeError unless the loaded ggml was made from the sources that the extension was compiled against."""
+def build() -> str:
+    """Names the llama.cpp that is loaded: its version and commit, and the backends and processor features that it was compiled for."""
+    return f"{llama_cpp.__version__} {_commit()} {llama_cpp.llama_print_system_info().decode('utf-8', 'replace')}"
+
+
+def _commit() -> str:
     ggml_commit = llama_cpp.llama_cpp._lib.ggml_commit
     ggml_commit.restype = ctypes.c_char_p
-    loaded, built = _source(ggml_commit().decode()), _source(text_of(lib.relay_built_commit()))
+    return str(ggml_commit().decode())
+
+
+def check_build() -> None:
+    """Raise NativeError unless the loaded ggml was made from the sources that the extension was compiled against."""
+    overhead = llama_cpp.llama_cpp._lib.ggml_tensor_overhead
+    overhead.restype = ctypes.c_size_t
+    loaded, built = _source(_commit()), _source(text_of(lib.relay_built_commit()))
     is_same = loaded == built if loaded and built else llama_cpp.__version__ == LLAMA_CPP_PYTHON
     if not is_same:
         found = loaded or f"of llama-cpp-python {llama_cpp.__version__}"
         raise NativeError(
             f"llama.cpp {found} is loaded, relaylite was built against {built or f'that of {LLAMA_CPP_PYTHON}'}: run {install_command()}"
+        )
+    if overhead() != lib.relay_built_tensor_overhead():  # compiled with other limits
+        raise NativeError(
+            f"the loaded llama.cpp lays out its tensors otherwise than the one relaylite was built against: run {install_command()}"
         )
 
 

@@ -14,7 +14,8 @@ from relaylite.engine.held import Held
 from relaylite.engine.interface import ModelInfo
 from relaylite.engine.kept_states import KeptStates
 from relaylite.engine.live_sequence import LiveSequence
-from relaylite.engine.options import EngineOptions, OnProgress
+from relaylite.engine.options import MAX_THREADS, EngineOptions, OnProgress
+from relaylite.engine.trial import trial
 from relaylite.errors import ModelError
 from relaylite.gguf import fingerprint
 from relaylite.gguf.adapters import Adapter, read_adapters
@@ -25,7 +26,6 @@ from relaylite.reuse.profile import Profile, load_profile
 from relaylite.reuse.rows import RowLayout
 
 MAX_BATCH = 512
-MAX_THREADS = 512  # ggml
 CONTEXT_STEP = 256  # llama.cpp rounds a context up to a multiple of it, and ends the process where there is room for one output
 
 
@@ -119,6 +119,8 @@ class _Progress:
 
 def _open(path: Path, options: EngineOptions, held: Held, progress: _Progress) -> Parts:
     adapters = read_adapters(options.lora, path)
+    footprint.check_load(path)
+    trial.hold(path, adapters, options, progress)
     stop = held.keep(native.Stop())
     model = _load_model(path, options, held, progress)
     for adapter in adapters:
@@ -155,7 +157,6 @@ def _open(path: Path, options: EngineOptions, held: Held, progress: _Progress) -
 
 
 def _load_model(path: Path, options: EngineOptions, held: Held, on_progress: OnProgress) -> llama.Model:
-    footprint.check_load(path)
     devices = _worker_devices(options.rpc, held, on_progress)
     use_extra_buffers = native.extra_buffers_work()
 
@@ -260,6 +261,8 @@ def _info(computing: Computing, layout: RowLayout) -> ModelInfo:
 
 def _warnings(model: llama.Model, n_ctx: int, options: EngineOptions) -> tuple[str, ...]:
     found = [workers.WARNING] if options.rpc else []
+    if n_ctx != options.n_ctx:
+        found.append(f"the context has {n_ctx} tokens: llama.cpp rounds {options.n_ctx} up to a multiple of {CONTEXT_STEP}")
     if n_ctx > model.n_ctx_train > 0:
         found.append(f"the context of {n_ctx} tokens is longer than the {model.n_ctx_train} that the model was trained for")
     return tuple(found)

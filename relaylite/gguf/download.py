@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # the download, which goes on from there the next time.
 Progress = Callable[[str, int, int], None]
 
+ASK_TIMEOUT_S = 4.0
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
@@ -54,6 +55,17 @@ class Remote:
 
 def endpoint() -> str:
     return os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+
+
+def trouble() -> str:
+    """Why the hub does not answer now, in some words; "" if it does. Asks for nothing but its head, and waits some seconds at most."""
+    from huggingface_hub import get_session
+
+    try:
+        get_session().head(endpoint(), timeout=ASK_TIMEOUT_S)
+    except _network_errors() as error:
+        return " ".join(str(error).split()) or type(error).__name__
+    return ""
 
 
 def cached(remote: Remote) -> Path | None:

@@ -36,8 +36,8 @@ def combined(*parts: object) -> str:
 
 def _read_known() -> dict[str, str]:
     try:
-        known = json.loads(_known_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        known = json.loads(paths.read_whole(_known_file()))
+    except (OSError, ValueError, RecursionError):
         return {}
     return {key: value for key, value in known.items() if isinstance(value, str)} if isinstance(known, dict) else {}
 

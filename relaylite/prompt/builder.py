@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -18,8 +18,8 @@ import numpy as np
 
 from relaylite.errors import UsageError
 from relaylite.events import PromptPart
-from relaylite.prompt.messages import Answer, Message, Messages, Text, foldings
-from relaylite.prompt.outline import PromptPiece
+from relaylite.prompt.channels import said, uses_channels
+from relaylite.prompt.messages import Answer, Message, Messages, Text, foldings, parted
 from relaylite.prompt.template import ChatTemplate
 from relaylite.prompt.tokenizer import Tokenizer
 from relaylite.reuse.plan import Quote
@@ -57,21 +57,29 @@ class PromptBuilder:
 
     def __init__(self, template: ChatTemplate, tokenizer: Tokenizer) -> None:
         self._template, self._tokenizer = template, tokenizer
+        self._has_channels = uses_channels(template.source)
         self._ids: _Remembered[tuple[str, bool], Ids] = _Remembered(self._tokenize, lambda key: len(key[0]))
         self._pieces: _Remembered[Ids, tuple[bytes, ...]] = _Remembered(lambda tokens: tuple(map(tokenizer.piece, tokens)), len)
 
     def build(self, messages: Sequence[Message]) -> Prompt:
-        """The prompt that asks for the next answer after `messages`.
+        """The prompt that asks for the next answer after `messages`, or for the rest of one: that of an assistant's message at the end.
 
         Where the template refuses the roles as they come, they are folded (`messages.foldings`). Where it shortens a body, a text is
         cut exactly; of an answer those tokens are left out that lost more than white space, and a token cut in two is replaced by the
-        tokens of its rest. Raises UsageError if the template refuses all the same.
+        tokens of its rest. Of an answer, control tokens are left out: only the template says where a message begins. So is, where the model
+        writes in channels, what is not meant for the reader. Raises UsageError if the template refuses all the same.
         """
-        folded = self._fold(messages)
+        kept = [replace(message, body=tuple(chain.from_iterable(map(self._said, message.body)))) for message in messages]
+        asked, begun = parted(kept)
+        folded = self._fold(asked or (Message("user", (Text(""),)),) if begun else asked)
         said = [(message.role, "".join(map(self._text, message.body))) for message in folded]
         parts: list[PromptPart] = []
         for piece in self._template.pieces(said):
-            parts += [self._template_part(piece.text)] if piece.body is None else self._body_parts(piece, folded[piece.body])
+            if piece.body is None:
+                parts.append(self._template_part(piece.text))
+            else:
+                parts += self._body_parts(folded[piece.body].body, piece.start, piece.end)
+        parts += self._body_parts(begun, 0, sum(len(self._text(part)) for part in begun))
         parts = [part for part in self._with_one_bos(parts) if part.tokens]
         if not parts:
             raise UsageError("the chat template makes nothing of this conversation; use --chat-template chatml")
@@ -102,13 +110,38 @@ class PromptBuilder:
         text, parse_special = text_and_special
         return tuple(token for stretch in _stretches(text) for token in self._tokenizer.tokenize(stretch, parse_special=parse_special))
 
+    def _said(self, part: Text | Answer) -> Iterator[Text | Answer]:
+        """Of an answer, what of it goes into a prompt."""
+        if isinstance(part, Text):
+            yield part
+            return
+        pieces = self._pieces[part.tokens]
+        if not all(pieces):
+            part = Answer(tuple(token for token, piece in zip(part.tokens, pieces, strict=True) if piece), part.source)
+        text = self._text(part) if self._has_channels else ""
+        start, end = said(text)
+        yield from (part,) if (start, end) == (0, len(text)) else self._cut_answer(part, text, start, end)
+
+    def _cut_answer(self, part: Answer, text: str, start: int, end: int) -> Iterator[Text | Answer]:
+        """The answer's characters `[start, end)`: tokens as they were sampled, and texts where one was cut in two."""
+        if start == end:
+            return
+        pieces = self._pieces[part.tokens]
+        head, kept, tail = _tokens_within(pieces, *(len(text[:at].encode("utf-8", "surrogateescape")) for at in (start, end)))
+        yield from (Text(head.decode(errors="replace"), "answer", part.source) for _ in range(bool(head)))
+        yield replace(part, tokens=part.tokens[kept], whole=part.whole or part.tokens, offset=part.offset + kept.start)
+        yield from (Text(tail.decode(errors="replace"), "answer", part.source) for _ in range(bool(tail)))
+
     def _fold(self, messages: Sequence[Message]) -> Messages:
-        """The first form that the template takes and leaves nothing out of, else the first that it takes, else as it is."""
+        """The first form that the template takes, leaves nothing out of and mistakes for nothing else.
+
+        If there is none, the first that it takes; if there is none of these either, as it is.
+        """
         taken: list[Messages] = []
         for form in foldings(messages):
             roles = [message.role for message in form]
             if not self._template.refusal(roles):
-                if not self._template.drops(roles):
+                if not self._template.drops(roles) and not self._template.confuses(roles):
                     return form
                 taken.append(form)
         return taken[0] if taken else tuple(messages)
@@ -129,15 +162,15 @@ class PromptBuilder:
         n_printed = next((n for n, token in enumerate(first.tokens) if token != bos), len(first.tokens))
         return [replace(first, tokens=(bos, *first.tokens[n_printed:])), *rest]
 
-    def _body_parts(self, piece: PromptPiece, message: Message) -> Iterator[PromptPart]:
-        """The parts of `message` between the piece's characters."""
+    def _body_parts(self, body: Sequence[Text | Answer], start: int, end: int) -> Iterator[PromptPart]:
+        """The parts of the characters `[start, end)` of `body`."""
         position = 0
-        for part in message.body:
+        for part in body:
             text = self._text(part)
-            start, end = max(piece.start - position, 0), min(piece.end - position, len(text))
+            first, last = max(start - position, 0), min(end - position, len(text))
             position += len(text)
-            if start < end:
-                yield from self._text_parts(part, start, end) if isinstance(part, Text) else self._answer_parts(part, text, start, end)
+            if first < last:
+                yield from self._text_parts(part, first, last) if isinstance(part, Text) else self._answer_parts(part, text, first, last)
 
     def _text_parts(self, part: Text, start: int, end: int) -> Iterator[PromptPart]:
         text = part.text[start:end]
@@ -147,17 +180,12 @@ class PromptBuilder:
         if start == 0 and end == len(text):
             yield PromptPart("answer", part.source, part.tokens, _shown(text), part.whole, part.offset)
             return
-        pieces = self._pieces[part.tokens]
-        head, kept, tail = _tokens_within(pieces, *(len(text[:at].encode("utf-8", "surrogateescape")) for at in (start, end)))
-        yield from self._rest_parts(part, head)
-        said = b"".join(pieces[kept]).decode(errors="replace")
-        yield PromptPart("answer", part.source, part.tokens[kept], said, part.whole or part.tokens, part.offset + kept.start)
-        yield from self._rest_parts(part, tail)
-
-    def _rest_parts(self, part: Answer, rest: bytes) -> Iterator[PromptPart]:
-        if rest.strip():
-            text = rest.decode(errors="replace")
-            yield PromptPart("answer", part.source, self._ids[text, False], text)
+        for cut in self._cut_answer(part, text, start, end):
+            if isinstance(cut, Answer):
+                shown = b"".join(self._pieces[cut.tokens]).decode(errors="replace")
+                yield PromptPart("answer", cut.source, cut.tokens, shown, cut.whole, cut.offset)
+            elif cut.text.strip():
+                yield PromptPart("answer", cut.source, self._ids[cut.text, False], cut.text)
 
 
 class _Remembered(Generic[Key, Value]):

@@ -7,8 +7,9 @@ ids. Found are runs of bytes: verbatim ones, and such that were escaped as JSON 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import count
 from threading import Lock
 
@@ -26,10 +27,12 @@ from relaylite.prompt.quotation import (
 from relaylite.prompt.unescaped import View, views
 from relaylite.reuse.overlaps import Overlap, OverlapIndex, window_for
 from relaylite.reuse.planner import MIN_QUOTED
+from relaylite.reuse.rows import Tokens
 
 LEAST_TOKENS = 6  # of an answer in all, so that it counts as quoted
 MAX_BYTES = 4 * 2**20  # of answers; remembering one takes seven times its bytes
 MAX_ANSWERS = 4096
+MAX_LEARNT = 512  # answers of an earlier process
 MAX_TEXT_BYTES = 4 * 2**20  # a longer text is not searched: it fits no context
 _MAX_REPEATS = 64  # the same bytes in a text: lines of dashes, columns of blanks
 _BLOCK = 2**16  # bytes that are looked up at once
@@ -98,6 +101,16 @@ class KnownAnswers:
             self._indexes.setdefault(scope, OverlapIndex(window_for(LEAST_BYTES), _MAX_REPEATS)).add(key, ids_of(known.text))
             while self._n_bytes > self._max_bytes or len(self._answers) > self._max_answers:
                 self._forget(next(iter(self._answers)))
+
+    def learn(self, answers: Sequence[tuple[Sequence[int] | Tokens, str]], piece: Callable[[int], bytes], *, scope: str = "") -> None:
+        """Remember the last `MAX_LEARNT` of `answers` of an earlier process, ids and source of each (`Store.answers`).
+
+        `piece` gives the bytes of a token. Takes about a millisecond for each answer.
+        """
+        piece_of = cache(piece)
+        for tokens, source in answers[-MAX_LEARNT:]:
+            ids = [int(token) for token in tokens]
+            self.add(ids, [piece_of(token) for token in ids], source, scope=scope)
 
     def split(self, text: str, *, kind: TextKind = "user", source: str = "", scope: str = "") -> Split:
         """`text`, with what it quotes of known answers as `Answer`s. The rest are texts of `kind` and `source`.

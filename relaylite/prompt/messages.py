@@ -11,10 +11,11 @@ from typing import Literal
 
 from relaylite.errors import UsageError
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
 TextKind = Literal["system", "user", "file", "glue", "answer"]
 
 _BETWEEN = "\n\n"  # what stands between messages that were joined
+_RESULT = "Result of a tool:\n"  # what the user says before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,24 @@ Messages = tuple[Message, ...]
 def foldings(messages: Sequence[Message]) -> Iterator[Messages]:
     """`messages` as they are, then in forms that more templates take; the least changed first.
 
-    Neighbours of one role are joined; answers before the first user message are told by the user; so is what the system says.
+    Neighbours of one role are joined; answers before the first user message are told by the user; so is what the system says later than
+    at the start, or all that it says; so is what tools give.
     """
     as_they_are = tuple(messages)
-    forms = [as_they_are, _joined(as_they_are), _joined(_with_answers_told(as_they_are)), _joined(_with_system_told(as_they_are))]
+    forms = [as_they_are]
+    for tools in (as_they_are, _with_results_told(as_they_are)):
+        for system in (tools, _with_system_told(tools, first=_n_first(tools)), _with_system_told(tools, first=0)):
+            forms += [_joined(system), _joined(_with_answers_told(system))]
     yield from dict.fromkeys(forms)
+
+
+def parted(messages: Sequence[Message]) -> tuple[Messages, tuple[Text | Answer, ...]]:
+    """The messages to answer, and the body of an answer that is begun already: that of the assistant's messages at the end."""
+    n = len(messages)
+    while n and messages[n - 1].role == "assistant":
+        n -= 1
+    begun = _joined(tuple(messages[n:]))
+    return tuple(messages[:n]), begun[0].body if begun else ()
 
 
 def _joined(messages: Messages) -> Messages:
@@ -86,5 +100,15 @@ def _with_answers_told(messages: Messages) -> Messages:
     return tuple(replace(m, role="user") if i < first_user and m.role == "assistant" else m for i, m in enumerate(messages))
 
 
-def _with_system_told(messages: Messages) -> Messages:
-    return tuple(replace(m, role="user") if m.role == "system" else m for m in messages)
+def _with_system_told(messages: Messages, *, first: int) -> Messages:
+    """From message number `first` on."""
+    return tuple(replace(m, role="user") if i >= first and m.role == "system" else m for i, m in enumerate(messages))
+
+
+def _with_results_told(messages: Messages) -> Messages:
+    return tuple(replace(m, role="user", body=(Text(_RESULT, "glue"), *m.body)) if m.role == "tool" else m for m in messages)
+
+
+def _n_first(messages: Messages) -> int:
+    """How many system messages there are at the start."""
+    return next((i for i, message in enumerate(messages) if message.role != "system"), len(messages))

@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from itertools import chain, count
 
 from relaylite.errors import UsageError
-from relaylite.paths import expanded
+from relaylite.paths import expanded, read_whole
 from relaylite.prompt.alignment import align
 from relaylite.prompt.outline import PLACE, Landmarks, PromptPiece, join
 from relaylite.prompt.sandbox import Sandbox, TemplateTimeout
@@ -26,6 +26,7 @@ CHATML = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 _USE_CHATML = "use --chat-template chatml, or --chat-template FILE with a Jinja template"
+_NOBODY = "nobody"  # a role that no template knows
 _SANDBOX = Sandbox()
 
 Said = tuple[str, str]  # role, text
@@ -52,7 +53,7 @@ def read_template(requested: str, of_model: str) -> str:
     if not requested:
         return of_model
     try:
-        return expanded(requested).read_text(encoding="utf-8")
+        return read_whole(expanded(requested), may_be_pipe=True).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the chat template {requested!r} ({_one_line(error)}); {_USE_CHATML}") from error
 
@@ -91,6 +92,13 @@ class ChatTemplate:
     def drops(self, roles: Sequence[str]) -> bool:
         """Whether it leaves out messages where their roles are in this order."""
         return not self._current_skeleton(tuple((role, PLACE) for role in roles)).is_whole
+
+    def confuses(self, roles: Sequence[str]) -> bool:
+        """Whether it knows no tools, but writes what one gave all the same: as it writes what a role says that it has never heard of."""
+        given, by_nobody = (
+            self._current_skeleton(tuple((name if role == "tool" else role, PLACE) for role in roles)) for name in ("tool", _NOBODY)
+        )
+        return "tool" in roles and given.texts == by_nobody.texts
 
     def pieces(self, messages: Sequence[Said]) -> tuple[PromptPiece, ...]:
         """What it writes for `messages` and the start of an answer. Raises UsageError on a refusal.

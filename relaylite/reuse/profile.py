@@ -132,7 +132,7 @@ class Profile:
                 raise UsageError(f"a profile of version {data['version']}, this relaylite reads {VERSION}; run relaylite profile again")
             fidelities = {fidelity: RelayParameters(**data["modes"][fidelity]) for fidelity in FIDELITIES}
             return cls(str(data["fingerprint"]), fidelities, is_measured=True, measured=dict(data["measured"]))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UsageError(f"not a layer-range profile ({error}); run relaylite profile again") from error
 
 
@@ -170,7 +170,7 @@ def load_profile(weights: str, n_layer: int) -> Profile:
     for folder in (paths.profiles_folder(), paths.shipped_models_folder() / "profiles"):
         file = folder / f"{weights}.json"
         try:
-            profile = Profile.from_json(file.read_text(encoding="utf-8", errors="replace"))
+            profile = Profile.from_json(paths.read_whole(file).decode(errors="replace"))
         except OSError:
             continue
         except UsageError as error:

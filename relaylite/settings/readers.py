@@ -21,6 +21,8 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "
 def text(raw: object) -> str:
     if not isinstance(raw, str) or not raw.strip():
         raise ValueError("must be a text")
+    if "\0" in raw:
+        raise ValueError("must be a text without NUL")
     return raw
 
 
@@ -80,7 +82,7 @@ def choice(options: Iterable[str]) -> Reader:
 def names(raw: object) -> tuple[str, ...]:
     """Texts from a list, or from one text with commas between them."""
     items = raw.split(",") if isinstance(raw, str) else raw
-    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) and "\0" not in item for item in items):
         raise ValueError("must be a list of names")
     found = tuple(item.strip() for item in items if item.strip())
     if not found:

@@ -83,7 +83,11 @@ class Settings:
     policy: str = _setting("relay", _policy, "What is taken over from upstream: full, prefix, naive or relay.")
     fidelity: Fidelity = _setting("balanced", readers.choice(FIDELITIES), "How much relay recomputes: fast, balanced or careful.")
     max_tokens: int = _setting(512, _max_tokens, "Tokens an agent may write; -1 writes until the context is full.")
-    temperature: float = _setting(0.0, readers.number(0, 10), "Sampling temperature; 0 always takes the likeliest token.")
+    temperature: float | None = _setting(
+        None,
+        readers.number(0, 10),
+        "Sampling temperature; 0 is greedy: always the likeliest token, nothing else. Each role's own if unset.",
+    )
     top_k: int = _setting(40, readers.integer(0), "Sample among the k likeliest tokens; 0 among all.")
     top_p: float = _setting(0.95, readers.number(0, 1), "Sample among the likeliest tokens that make up this probability.")
     min_p: float = _setting(0.05, readers.number(0, 1), "Drop tokens below this share of the likeliest one's probability.")
@@ -91,20 +95,24 @@ class Settings:
     frequency_penalty: float = _setting(0.0, readers.number(-2, 2), "Penalty on a token for each time it was just used; 0 is none.")
     presence_penalty: float = _setting(0.0, readers.number(-2, 2), "Penalty on a token that was just used, once; 0 is none.")
     penalty_last_n: int = _setting(64, readers.integer(-1), "Tokens that these three penalties look back; -1 is all.")
-    dry_multiplier: float = _setting(
-        0.0, readers.number(0, 100), "Strength of DRY, which keeps answers from repeating sequences; 0 is off."
+    dry_multiplier: float | None = _setting(
+        None, readers.number(0, 100), "Strength of DRY, which keeps answers from repeating sequences; 0 is off. Each role's own if unset."
     )
     dry_base: float = _setting(1.75, readers.number(1, 100), "How fast DRY grows with the length of the sequence.")
-    dry_allowed_length: int = _setting(2, readers.integer(0), "Tokens of a sequence that may be repeated before DRY sets in.")
-    dry_penalty_last_n: int = _setting(64, readers.integer(-1), "Tokens that DRY looks back; -1 is all.")
+    dry_allowed_length: int | None = _setting(
+        None, readers.integer(0), "Tokens of a sequence that may be repeated before DRY sets in. Each role's own if unset."
+    )
+    dry_penalty_last_n: int | None = _setting(None, readers.integer(-1), "Tokens that DRY looks back; -1 is all. Each role's own if unset.")
+    ends_loops: bool | None = _setting(None, readers.boolean, "Whether an answer that only repeats itself is ended. It is if unset.")
     seed: int = _setting(0, readers.integer(0, MAX_SEED), "Seed of the sampler.")
     stop: tuple[str, ...] = _setting((), readers.texts, "Texts that end an answer.")
     ctx: int | None = _setting(None, readers.integer(16), "Context size in tokens.")
-    threads: int | None = _setting(None, readers.integer(1, 1024), "CPU threads; one for each core if unset.")
+    threads: int | None = _setting(None, readers.integer(1, 512), "CPU threads; one for each core if unset.")
     gpu_layers: int | None = _setting(None, readers.integer(-1), "Layers to put on the GPU or on workers; -1 is all.")
     rpc: tuple[str, ...] = _setting((), readers.addresses, "Workers that hold layers (relaylite worker), host:port with commas between.")
     lora: tuple[str, ...] = _setting((), readers.adapters, "LoRA adapters, FILE or FILE:SCALE with commas between.")
     chat_template: str = _setting("", readers.text, "chatml, or a Jinja file, in place of the model's own chat template.")
+    trial: bool = _setting(True, readers.boolean, "Whether a model file that is new here is first opened in a process of its own.")
     kv_type: str = _setting("f16", readers.choice(tuple(KV_TYPES)), "Type of the rows in the cache.")
     settle_after_s: float = _setting(
         2.0, readers.number(0, 3600), "Idle seconds after which a conversation's messages are computed exactly in the background; 0 never."
@@ -129,6 +137,7 @@ class Settings:
             "kv_type": self.kv_type,
             "chat_template": self.chat_template,
             "relay": self.relay,
+            "trial": self.trial,
         }
         return {name: value for name, value in options.items() if value is not None}
 
@@ -147,8 +156,10 @@ class Settings:
         }
 
     def sampling(self) -> dict[str, Any]:
-        """Sampling values of the run, by their names in `Sampling`; an agent's own values go before them."""
-        return {name: getattr(self, name) for name in SAMPLING_FIELDS}
+        """Sampling values that are set, by their names in `Sampling`; an agent's own values go before them."""
+        plain = Sampling()
+        values = {name: getattr(self, name) for name in SAMPLING_FIELDS}
+        return {name: value for name, value in values.items() if value not in (None, getattr(plain, name)) or name in self.sources}
 
     def is_forced(self, name: str) -> bool:
         """Whether a flag or a variable set it, not a file."""
@@ -182,7 +193,10 @@ def load_settings(flags: Mapping[str, object] | None = None) -> Settings:
         table: kind(**{n.partition(".")[2]: v for n, v in found.items() if n.startswith(f"{table}.")}) for table, kind in tables.items()
     }
     plain = {name: value for name, value in found.items() if "." not in name}
-    return Settings(**plain, **nested, sources=sources)
+    settings = Settings(**plain, **nested, sources=sources)
+    if sources.get("fidelity", "").startswith("--"):
+        _check_fidelity(settings)
+    return settings
 
 
 def describe() -> Iterator[tuple[str, str, object]]:
@@ -207,6 +221,15 @@ def unknown_variables() -> list[str]:
     """`RELAYLITE_*` variables that name no setting, for `doctor`."""
     known = {VARIABLE_PREFIX + name.upper().replace(".", "_") for name in _FIELDS if not _takes_table(name)} | {paths.HOME_VARIABLE}
     return sorted(name for name in os.environ if name.startswith(VARIABLE_PREFIX) and name not in known)
+
+
+def _check_fidelity(settings: Settings) -> None:
+    """Raise UsageError for a flag that would do nothing."""
+    policy, _, named = settings.policy.partition(":")
+    if not parse_policy(policy).repairs:
+        raise UsageError(f"--fidelity {settings.fidelity} does nothing with the policy {policy}, which repairs no rows; leave it out")
+    if named not in ("", settings.fidelity):
+        raise UsageError(f"--fidelity {settings.fidelity} and the policy {settings.policy} name two fidelities; leave one out")
 
 
 def _fields_of(kind: type, prefix: str = "") -> dict[str, dataclasses.Field[Any]]:

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from relaylite.errors import UsageError
+from relaylite.paths import read_whole
 
 
 def read_toml(path: Path, called: str = "", *, may_be_missing: bool = False) -> dict[str, Any]:
     """The content of a file; {} without one if it `may_be_missing`. Raises UsageError in one line that names the file as it is `called`."""
     called = called or str(path)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_whole(path).decode("utf-8-sig"))
     except OSError as error:
         if may_be_missing and isinstance(error, FileNotFoundError):
             return {}

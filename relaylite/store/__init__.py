@@ -13,6 +13,7 @@ A module uses only modules below it, and none reaches through another (tests/sto
 states and headers of a `RowFile`, but never its rows.
 """
 
+from relaylite.store.scope import Scope
 from relaylite.store.store import Store
 
-__all__ = ["Store"]
+__all__ = ["Scope", "Store"]

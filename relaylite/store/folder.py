@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -71,8 +72,9 @@ class RowFolder:
         found = []
         for path in self.path.glob(f"*{SUFFIX}"):
             with suppress(OSError):  # another process removed it meanwhile
-                stat = path.stat()
-                found.append(Entry(path.name, stat.st_size, stat.st_mtime))
+                status = path.stat()
+                if not stat.S_ISDIR(status.st_mode):
+                    found.append(Entry(path.name, status.st_size, status.st_mtime))
         return found
 
     def has_changed(self) -> bool:
@@ -153,7 +155,7 @@ class RowFolder:
     def ledger(self) -> Ledger:
         """The ledger of all processes; an empty one if it is missing or damaged."""
         try:
-            return Ledger.from_json((self.path / LEDGER).read_text(encoding="utf-8"))
+            return Ledger.from_json(paths.read_whole(self.path / LEDGER).decode())
         except (OSError, ValueError):
             return Ledger()
 

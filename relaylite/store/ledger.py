@@ -51,7 +51,7 @@ class Ledger:
                 return cls()
             follows = {str(a): {str(b): float(n) for b, n in after.items()} for a, after in values["follows"].items()}
             return cls(int(values["hits"]), int(values["hit_tokens"]), float(values["seconds_saved"]), follows, _speeds(values))
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             return cls()
 
 

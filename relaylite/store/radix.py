@@ -22,7 +22,8 @@ class Node:
 
     `is_exact`: whether they were computed exactly (`reuse.rows` says what that means); `holds_exact`: whether they still are exact, since
     smaller codecs lose something. `captured`: which of them have the states that relaying needs. `parent` is None for the tree's root,
-    which has no rows, and for rows of which it is not known what they rest on.
+    which has no rows, and for rows of which it is not known what they rest on. `scope`: the mark of those who may use the rows. `answer`:
+    the position from which on the tokens up to the node's end are an answer, if they are.
     """
 
     tokens: Tokens
@@ -37,17 +38,21 @@ class Node:
     children: dict[tuple[int, bool], Node] = field(default_factory=dict)
     used: int = 0  # serial of the last put or hit
     uses: Uses = field(default_factory=Uses)
+    scope: str = ""
+    answer: int | None = None
 
     @classmethod
-    def of_rows(cls, rows: Rows, captured: Mask, *, is_exact: bool) -> Node:
-        return cls(rows.tokens, rows.position, is_exact, captured, rows.origin, rows)
+    def of_rows(cls, rows: Rows, captured: Mask, *, is_exact: bool, scope: str) -> Node:
+        return cls(rows.tokens, rows.position, is_exact, captured, rows.origin, rows, scope=scope)
 
     @classmethod
     def of_file(cls, file: RowFile, captured: Mask, offset: int) -> Node:
         """The rows of `file` from its row `offset` on."""
         header = file.header
         tokens, position = file.own_tokens[offset:], header.position + offset
-        return cls(tokens, position, header.is_exact, captured[offset:], header.origin, None, file, offset)
+        node = cls(tokens, position, header.is_exact, captured[offset:], header.origin, None, file, offset)
+        node.scope, node.answer = header.scope, header.answer
+        return node
 
     @property
     def end(self) -> int:
@@ -89,8 +94,8 @@ class Node:
 class RadixTree:
     """Nodes of texts that start at position 0."""
 
-    def __init__(self) -> None:
-        self.root = Node(np.empty(0, np.int32), 0, True, np.empty(0, bool), "")
+    def __init__(self, scope: str) -> None:
+        self.root = Node(np.empty(0, np.int32), 0, True, np.empty(0, bool), "", scope=scope)
 
     def descend(self, tokens: Tokens, *, exact: bool) -> tuple[Node, int]:
         """How much of `tokens` is stored from position 0 on: the node in which that ends, and how many tokens it is.
@@ -140,6 +145,7 @@ class RadixTree:
             node.file_offset,
             used=node.used,
             uses=node.uses.copy(),
+            scope=node.scope,
         )
         edge = node.edge
         node.rows = node.rows.slice(cut, n) if node.rows is not None else None

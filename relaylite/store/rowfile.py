@@ -27,13 +27,14 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from relaylite.paths import NotRegularError, open_regular
 from relaylite.reuse.row_loading import Damaged, Loading
 from relaylite.reuse.rows import RowLayout, Rows, Tokens, k_of, v_of
 from relaylite.store.captured import captured_rows, ranges
 from relaylite.store.codec import CODECS, PLAIN, Bytes, Codec
 
 SUFFIX = ".rows"
-VERSION = 1
+VERSION = 2  # of files with a scope or an answer; others are written as version 1, which earlier versions of relaylite read
 MAGIC = b"relayrow"
 PREAMBLE = struct.Struct("<8sIII")
 ALIGNMENT = 64
@@ -52,7 +53,8 @@ class Header:
     """`n` rows from `position` on. `n_exact`: how many of the tokens from position 0 on have exact rows, as far as they lead here.
 
     `is_rooted`: the token section begins at position 0; else with the first row, and no row is exact. `captured`: ranges of rows
-    with all hidden states that the file has; `states`: their widths. Rows of any codec but plain are not exact.
+    with all hidden states that the file has; `states`: their widths. Rows of any codec but plain are not exact. `scope`: the mark of
+    those who may use the rows (`scope_mark`). `answer`: the position from which on the tokens are an answer, if they are.
     """
 
     fingerprint: str
@@ -66,6 +68,8 @@ class Header:
     states: dict[str, int]
     sections: dict[str, tuple[int, int, int]]  # name → place after the header, size, CRC-32
     section_bytes: int  # of all sections with the gaps between them
+    scope: str = ""
+    answer: int | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -77,8 +81,11 @@ class Header:
             values = json.loads(text)
             values["captured"] = [(int(a), int(b)) for a, b in values["captured"]]
             values["sections"] = {str(name): (int(a), int(b), int(c)) for name, (a, b, c) in values["sections"].items()}
-            return cls(**values)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            header = cls(**values)
+            if not isinstance(header.scope, str) or not isinstance(header.answer, int | None):
+                raise TypeError("scope or answer")
+            return header
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise Corrupt("header cannot be read") from error
 
 
@@ -88,7 +95,11 @@ class RowFile:
     def __init__(self, path: Path) -> None:
         """Raises Corrupt, Newer, or OSError."""
         self.path = path
-        with path.open("rb") as file:
+        try:
+            file = open_regular(path)
+        except NotRegularError as error:
+            raise Corrupt("no regular file") from error
+        with file:
             stat = os.fstat(file.fileno())
             self.n_bytes = stat.st_size
             self.header, self._base = _read_header(file, stat.st_size)
@@ -100,6 +111,8 @@ class RowFile:
         self.tokens: Tokens = np.frombuffer(content, "<i4").astype(np.int32, copy=False)
         if len(self.tokens) != self.header.n + (self.header.position if self.header.is_rooted else 0):
             raise Corrupt("tokens are missing")
+        if self.tokens.min(initial=0) < 0:
+            raise Corrupt("a token id is negative")
         self._rows: Rows | None = None
 
     @property
@@ -173,7 +186,7 @@ class RowFile:
 
     def _map(self, order: list[str]) -> Bytes:
         """The file in memory. The sections of `order` are asked of the disk now, in that order, all at once."""
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             size = os.fstat(file.fileno()).st_size
             if _read_header(file, size)[0] != self.header:
                 raise FileNotFoundError(f"{self.name} was replaced")
@@ -208,12 +221,14 @@ class RowFile:
 class Draft:
     """Rows about to be written: `rows` behind `lead`, of which the first `n_exact` tokens (from position 0 on) have exact rows.
 
-    `lead` is None for rows that do not start a text: what they rest on is not known.
+    `lead` is None for rows that do not start a text: what they rest on is not known. `scope` and `answer` are those of `Header`.
     """
 
     rows: Rows
     lead: Tokens | None
     n_exact: int
+    scope: str = ""
+    answer: int | None = None
 
     @property
     def tokens(self) -> Tokens:
@@ -223,13 +238,18 @@ class Draft:
     def file_name(self) -> str:
         """The same for the same rows, whoever writes them: model, then content."""
         key = json.dumps([self.rows.layout.fingerprint, self.rows.position, len(self.rows), self.n_exact, self.lead is not None])
-        content = hashlib.blake2b(key.encode() + self.tokens.tobytes(), digest_size=16).hexdigest()
+        content = hashlib.blake2b(key.encode() + self.scope.encode() + self.tokens.tobytes(), digest_size=16).hexdigest()
         return f"{fingerprint_mark(self.rows.layout.fingerprint)}-{content}{SUFFIX}"
 
 
 def fingerprint_mark(fingerprint: str) -> str:
     """What the names of a model's files begin with; the header holds the whole fingerprint."""
     return hashlib.blake2b(fingerprint.encode(), digest_size=6).hexdigest()
+
+
+def scope_mark(name: str) -> str:
+    """What files and nodes carry of a scope's name, which may be a secret; "" for no scope."""
+    return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest() if name else ""
 
 
 class RowWriter:
@@ -254,9 +274,15 @@ class RowWriter:
             states={name: state.shape[1] for name, state in rows.states.items()},
             sections={name: (places[name], content.nbytes, zlib.crc32(content.data)) for name, content in self._contents.items()},
             section_bytes=end,
+            scope=draft.scope,
+            answer=draft.answer,
         )
-        text = json.dumps(asdict(header)).encode()
-        self._head = PREAMBLE.pack(MAGIC, VERSION, len(text), zlib.crc32(text)) + text
+        values = asdict(header)
+        is_first_version = not draft.scope and draft.answer is None
+        if is_first_version:
+            del values["scope"], values["answer"]
+        text = json.dumps(values).encode()
+        self._head = PREAMBLE.pack(MAGIC, 1 if is_first_version else VERSION, len(text), zlib.crc32(text)) + text
         self._places = {name: aligned(len(self._head)) + place for name, place in places.items()}
         self.n_bytes = aligned(len(self._head)) + end
 

@@ -26,6 +26,8 @@ from relaylite.store.radix import Node
 from relaylite.store.tiers import Lost, Tiers
 from relaylite.store.worth import Foresight
 
+MAX_VOCAB = 2**31
+
 
 @dataclass(slots=True)
 class StoreStats:
@@ -48,8 +50,12 @@ class StoreStats:
 class Store:
     """Rows of one layout, in memory and, if a folder is given, on disk. May be used from several threads.
 
+    `scope` keeps the rows of one party from all others: it is a mark that `Scope` makes of a name; "" is a scope like any other. Memory,
+    disk and what is learnt of usage are one for all scopes.
+
     `budget_bytes` of memory; `disk_bytes` for all files in the folder, other models' too. Nothing is written before `flush`, `close`, or
-    memory runs out. A disk that fails costs a line in the log, never an error: its rows are a miss.
+    memory runs out. A disk that fails costs a line in the log, never an error: its rows are a miss. So is a file with token ids that a
+    vocabulary of `n_vocab` lacks.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class Store:
         disk_bytes: int = DISK_BYTES,
         codec: Codec = PLAIN,
         foresight: Foresight | None = None,
+        n_vocab: int = MAX_VOCAB,
     ) -> None:
         """Raises UsageError if `codec` cannot hold such rows."""
         _check_codec(codec, layout)
@@ -69,7 +76,7 @@ class Store:
         self._folder = RowFolder(folder, disk_bytes) if folder is not None and disk_bytes > 0 else None
         self._foresight = foresight or Foresight()
         self._holdings = Holdings(layout)
-        self._tiers = Tiers(self._holdings, self._foresight, budget_bytes, self._folder, codec)
+        self._tiers = Tiers(self._holdings, self._foresight, budget_bytes, self._folder, codec, n_vocab)
         self._asked: set[Node] = set()  # nodes that were handed out since the last put
         self._hits = self._hit_tokens = 0
         self._is_counting = True
@@ -82,11 +89,11 @@ class Store:
     def has_disk(self) -> bool:
         return self._folder is not None
 
-    def put(self, rows: Rows, *, agent: str | None = None) -> None:
+    def put(self, rows: Rows, *, agent: str | None = None, answer: int | None = None, scope: str = "") -> None:
         """Keep `rows`. Rows that are stored already are not stored again. The arrays must not be written to afterwards.
 
-        `agent`: whose turn has ended, by default their origin; "" if it was nobody's.
-        From now on a token counts as captured only if it has all the states that `rows` have.
+        From now on a token counts as captured only if it has all the states that `rows` have. `agent`: whose turn has ended, by default
+        their origin; "" if it was nobody's. `answer`: the position from which on the tokens are an answer (`answers`).
         Raises ValueError if the rows are of another layout.
         """
         if rows.layout != self.layout:
@@ -97,25 +104,26 @@ class Store:
                 self._foresight.finish_turn(agent)
             if rows.states:
                 self._holdings.want(frozenset(rows.states))
-            while len(rows) and not self._keep(rows):
+            while len(rows) and not self._keep(rows, answer, scope):
                 pass
             for node in self._asked:
                 self._foresight.note_hit(node.uses)
             self._asked = set()
+            self._holdings.tidy()
 
-    def prefix(self, tokens: Tokens, *, exact: bool) -> Segment | None:
+    def prefix(self, tokens: Tokens, *, exact: bool, scope: str = "") -> Segment | None:
         """The longest stored start of `tokens` as a PREFIX from position 0 on; with `exact`, its exact rows only. None if there is none."""
         with self._lock:
             self._tiers.refresh()
             while True:
-                path, n = self._holdings.start_of(tokens, exact=exact)
+                path, n = self._holdings.start_of(tokens, scope, exact=exact)
                 if not n:
                     return None
                 with suppress(Lost):
                     held = self._hand_out(path, 0, n)
                     return Segment(0, n, Kind.PREFIX, held.rows, held.offset)
 
-    def spans(self, tokens: Tokens, start: int, min_length: int, quotes: Sequence[Quote] = ()) -> list[Segment]:
+    def spans(self, tokens: Tokens, start: int, min_length: int, quotes: Sequence[Quote] = (), *, scope: str = "") -> list[Segment]:
         """What the stored texts share with `tokens[start:]`: SPANs of at least `min_length` tokens, disjoint, ascending.
 
         Tokens with captured hidden states come first, then exact rows, then any; among these the longest span, among equally long
@@ -124,16 +132,22 @@ class Store:
         with self._lock:
             self._tiers.refresh()
             while True:
-                found = self._holdings.overlaps(tokens, start, min_length, quotes)
+                found = self._holdings.overlaps(tokens, start, min_length, quotes, scope)
                 with suppress(Lost):
                     held = [(overlap, self._hand_out(path, path[0].start + overlap.offset, overlap.n)) for overlap, path in found]
                     return [Segment(overlap.start, overlap.end, Kind.SPAN, part.rows, part.offset) for overlap, part in held]
 
-    def prefetch(self, tokens: Tokens) -> None:
+    def answers(self, *, scope: str = "") -> list[tuple[Tokens, str]]:
+        """The answers that are stored as such, and the origin of each; the one used last at the end."""
+        with self._lock:
+            self._tiers.refresh()
+            return self._holdings.answers(scope)
+
+    def prefetch(self, tokens: Tokens, *, scope: str = "") -> None:
         """Rows on disk of what `tokens` begins with are read, checked and decoded now, rather than when they are used."""
         with self._lock:
             self._tiers.refresh()
-            path, _ = self._holdings.start_of(tokens, exact=False)
+            path, _ = self._holdings.start_of(tokens, scope, exact=False)
         for node in path:
             held: list[RowRange] = []
             with self._lock, suppress(Lost):
@@ -164,7 +178,7 @@ class Store:
         with self._lock:
             self._tiers.flush()
             speeds = {self.layout.fingerprint: self.speed.samples} if self.speed.has_news else {}
-            total = Ledger(self._hits, self._hit_tokens, self._seconds_saved(), self._foresight.seen(), speeds)
+            total = Ledger(self._hits, self._hit_tokens, self._seconds_saved(self._hit_tokens), self._foresight.seen(), speeds)
             if self._folder is not None and total != self._entered:
                 with suppress(CannotWrite):
                     self._folder.add_to_ledger(total.minus(self._entered))
@@ -180,22 +194,24 @@ class Store:
             self._tiers.clear()
             self._asked = set()
 
-    def stats(self) -> StoreStats:
+    def stats(self, *, scope: str | None = None) -> StoreStats:
+        """Of all scopes, or of one of them."""
         with self._lock:
-            nodes = list(self._holdings.nodes())
+            nodes = list(self._holdings.nodes(scope))
+            hits, hit_tokens = (self._hits, self._hit_tokens) if scope is None else self._holdings.hits(scope)
             return StoreStats(
                 spans=len(nodes),
                 tokens=sum(len(node.tokens) for node in nodes),
-                ram_bytes=self._holdings.ram_bytes,
-                disk_bytes=sum(file.n_bytes for file in self._holdings.files()),
+                ram_bytes=sum(node.ram_bytes for node in nodes),
+                disk_bytes=sum(file.n_bytes for file in {node.file for node in nodes if node.file is not None}),
                 disk_budget_bytes=self._folder.budget_bytes if self._folder is not None else 0,
-                hits=self._hits,
-                hit_tokens=self._hit_tokens,
-                seconds_saved=self._seconds_saved(),
+                hits=hits,
+                hit_tokens=hit_tokens,
+                seconds_saved=self._seconds_saved(hit_tokens),
             )
 
-    def _seconds_saved(self) -> float:
-        return self._hit_tokens * self.speed.ms_per_token / 1000
+    def _seconds_saved(self, hit_tokens: int) -> float:
+        return hit_tokens * self.speed.ms_per_token / 1000
 
     def _hand_out(self, path: list[Node], first: int, n: int) -> RowRange:
         """Positions `[first, first + n)` of the text of `path`. Counts as a hit. Raises Lost."""
@@ -206,31 +222,34 @@ class Store:
             self._asked.update(node for node in passed if node.end > first)
             self._hits += 1
             self._hit_tokens += n
+            self._holdings.note_hit(passed[-1].scope, n)
         return held
 
-    def _keep(self, rows: Rows) -> bool:
+    def _keep(self, rows: Rows, answer: int | None, scope: str) -> bool:
         """False if files turned out to be lost on the way: the holdings have changed, so it must be tried again."""
         if rows.position:
-            self._tiers.admit(None, rows, is_exact=False)
+            self._tiers.admit(None, rows, is_exact=False, scope=scope, answer=answer)
             return True
         try:
-            parent = self._extend(self._holdings.root, rows, rows.n_exact, is_exact=True)
-            if parent is not None:
-                self._extend(parent, rows, len(rows), is_exact=False)
+            last: Node | None = self._holdings.root(scope)
+            for end, is_exact in ((rows.n_exact, True), (len(rows), False)):
+                if last is not None:
+                    last = self._extend(last, rows, end, answer if end == len(rows) else None, is_exact=is_exact)
         except Lost:
             return False
         return True
 
-    def _extend(self, behind: Node, rows: Rows, end: int, *, is_exact: bool) -> Node | None:
+    def _extend(self, behind: Node, rows: Rows, end: int, answer: int | None, *, is_exact: bool) -> Node | None:
         """Have `rows` up to position `end` behind `behind`. Returns the node that ends there, or None if there is no room for it."""
         start = behind.end
         last, n = self._holdings.enter(behind, rows.tokens[start:end], is_exact=is_exact)
         self._tiers.renew(last, start, rows)
         self._holdings.touch(last)
         if start + n == end:
+            last.answer = last.answer if answer is None else answer
             return last
         rest = rows if start + n == 0 and end == len(rows) else rows.slice(start + n, end)
-        return self._tiers.admit(last, rest, is_exact=is_exact)
+        return self._tiers.admit(last, rest, is_exact=is_exact, scope=last.scope, answer=answer)
 
 
 def _check_codec(codec: Codec, layout: RowLayout) -> None:

@@ -32,20 +32,23 @@ class Lost(Exception):
 class Tiers:
     """Moves rows of `holdings` between memory, up to `budget_bytes`, and `folder`, which has a budget of its own.
 
-    `foresight` says how likely rows are asked for again; `codec` is that of the files that are written.
+    `foresight` says how likely rows are asked for again; `codec` is that of the files that are written. A file with a token id of
+    `n_vocab` or more is damaged.
     """
 
-    def __init__(self, holdings: Holdings, foresight: Foresight, budget_bytes: int, folder: RowFolder | None, codec: Codec) -> None:
-        self._holdings, self._foresight = holdings, foresight
+    def __init__(
+        self, holdings: Holdings, foresight: Foresight, budget_bytes: int, folder: RowFolder | None, codec: Codec, n_vocab: int
+    ) -> None:
+        self._holdings, self._foresight, self._n_vocab = holdings, foresight, n_vocab
         self._budget_bytes = budget_bytes
         self._folder, self._codec = folder, codec
         self._files: dict[str, RowFile] = {}
         self._is_full_told = False
 
-    def admit(self, parent: Node | None, rows: Rows, *, is_exact: bool) -> Node | None:
+    def admit(self, parent: Node | None, rows: Rows, *, is_exact: bool, scope: str, answer: int | None) -> Node | None:
         """Keep `rows` behind `parent` (None: detached), in memory or else on disk. Returns their node, None if neither has room."""
-        node = Node.of_rows(rows, captured_rows(rows, self._holdings.wanted), is_exact=is_exact)
-        node.uses = self._foresight.new_uses()
+        node = Node.of_rows(rows, captured_rows(rows, self._holdings.wanted), is_exact=is_exact, scope=scope)
+        node.uses, node.answer = self._foresight.new_uses(), answer
         if self._make_room(rows.n_bytes, parent):
             return self._holdings.add(parent, node)
         node.parent = parent
@@ -131,6 +134,9 @@ class Tiers:
         opened = [self._folder.open(name) for name in sorted(entries.keys() - self._files.keys())]
         fresh = [file for file in opened if file is not None and file.header.fingerprint == layout.fingerprint]
         for file in sorted(fresh, key=lambda file: (file.header.position, entries[file.name].used_s)):
+            if file.tokens.max(initial=0) >= self._n_vocab:
+                self._folder.discard(file.name, Corrupt(f"it holds a token id of {file.tokens.max()}, and the vocabulary ends before"))
+                continue
             self._files[file.name] = file
             self._holdings.absorb(file)
 
@@ -205,9 +211,10 @@ class Tiers:
     def _draft(self, node: Node, rows: Rows) -> Draft:
         path = node.path()
         if path[0].parent is None:
-            return Draft(rows, None, 0)
+            return Draft(rows, None, 0, node.scope, node.answer)
         lead = np.concatenate([np.empty(0, np.int32), *(passed.tokens for passed in path[:-1])])
-        return Draft(rows, lead, max((passed.end for passed in takewhile(self._is_exact_on_disk, path)), default=0))
+        n_exact = max((passed.end for passed in takewhile(self._is_exact_on_disk, path)), default=0)
+        return Draft(rows, lead, n_exact, node.scope, node.answer)
 
     def _is_exact_on_disk(self, node: Node) -> bool:
         """Whether the rows of `node` are, or will be, exact in their file."""

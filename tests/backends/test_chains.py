@@ -14,7 +14,7 @@ N_LAYER = 30
 
 
 def opened(path: Path, policy: str, max_tokens: int, place: Place) -> Relay:
-    sampling = {"max_tokens": max_tokens}
+    sampling = {"max_tokens": max_tokens, "temperature": 0}
     return Relay(path, policy=policy, n_ctx=512, n_threads=1, store_bytes=1 << 28, sampling=sampling, **place.of_engine(N_LAYER))
 
 

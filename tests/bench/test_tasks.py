@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,26 @@ def test_a_missing_file_and_one_that_is_no_text(tmp_path: Path) -> None:
 def test_what_comes_along_for_calibration_is_a_mixture() -> None:
     tasks = read_tasks(paths.calibration_tasks_file())
     assert len(tasks) == 40 and {task.kind for task in tasks[:4]} == {"gsm8k", "humaneval"}
+
+
+def test_only_ends_of_lines_end_a_task(tmp_path: Path) -> None:
+    """JSON may hold the ends of lines of Unicode as they are."""
+    text = "one\u2028two\u0085three\x0cfour"
+    for end in ("\n", "\r\n", "\r"):
+        (tmp_path / "tasks").write_bytes(end.join([json.dumps({"task": text}, ensure_ascii=False)] * 2).encode())
+        assert [task.text for task in read_tasks(tmp_path / "tasks")] == [text] * 2
+    assert "one\u2028two" in tasks_in(tmp_path, '"one\u2028two",a,b,c,d,B\n')[0].text
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('"' + "x" * 200_000 + '",a,b,c,d,B\n', "cannot be read as CSV: field larger than field limit"),
+        ('{"task": ' + "[" * 100_000, "line 1 is no task (maximum recursion depth exceeded"),
+        ('{"task": "a \\ud800 b"}', "line 1 is no task ("),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)) as caught:
+        tasks_in(tmp_path, text)
+    assert "\n" not in str(caught.value)

@@ -15,7 +15,6 @@ from relaylite.events import Turn
 from relaylite.metrics import TurnMetrics
 from relaylite.prompt.builder import PromptBuilder
 from relaylite.prompt.template import CHATML, ChatTemplate
-from relaylite.sampling import Sampling
 
 PLAN, CODE = Agent("plan", "Make a plan."), Agent("code", "Write the code.", sampling={"max_tokens": 50})
 TOKENIZER = ByteTokenizer()
@@ -26,7 +25,7 @@ def prompts(n_rounds: int, n_ctx: int, max_tokens: int = 10) -> AgentPrompts:
     said = Conversation([Round(f"Task {number}.") for number in range(n_rounds)])
     for number, each in enumerate(said.rounds[:-1]):
         each.turns = [answer(agent.name, index, number) for index, agent in enumerate((PLAN, CODE))]
-    return AgentPrompts(said, (PLAN, CODE), Sampling(max_tokens=max_tokens), PromptBuilder(ChatTemplate(CHATML), TOKENIZER), n_ctx)
+    return AgentPrompts(said, (PLAN, CODE), {"max_tokens": max_tokens}, PromptBuilder(ChatTemplate(CHATML), TOKENIZER), n_ctx)
 
 
 def answer(agent: str, index: int, round: int) -> Turn:

@@ -11,6 +11,7 @@ from relaylite.errors import NativeError, UsageError
 from relaylite.events import ChainFinished
 from relaylite.metrics import CellMap
 from relaylite.reuse.plan import Kind
+from relaylite.sampling import MAX_SEED
 
 
 def test_a_chain_pauses_after_an_agent_and_goes_on_with_the_corrected_text(engine: FakeEngine) -> None:
@@ -101,3 +102,23 @@ def test_a_turn_that_fails_leaves_the_chain_usable(engine: FakeEngine, where: st
         list(chain.resume())
     assert [turn.text for turn in chain.rounds[0].turns] == ["the plan"]
     assert [turn.index for turn in finished(chain.resume())] == [1]
+
+
+def test_a_retry_draws_another_seed_where_chance_decides() -> None:
+    engine = FakeEngine()
+    chain = chain_on(engine, PLAN, temperature=1.5, seed=MAX_SEED)
+    for _ in range(3):
+        chain.run("Go.")
+        chain.retry()
+    chain.run("Go.")
+    chain.retry(0)
+    list(chain.resume())
+    assert [sampling.seed for sampling in engine.samplings] == [MAX_SEED, 0, 1, 2, 3]
+
+
+def test_a_retry_that_chance_has_no_part_in_keeps_the_seed() -> None:
+    engine = FakeEngine()
+    chain = chain_on(engine, PLAN, seed=7)
+    chain.run("Go.")
+    chain.run(chain.retry())
+    assert [sampling.seed for sampling in engine.samplings] == [7, 7]

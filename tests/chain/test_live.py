@@ -22,7 +22,7 @@ TASK = "Write a function that merges two sorted lists."
 
 @pytest.fixture(scope="module")
 def relay(default_model_path: Path) -> Iterator[Relay]:
-    with Relay(default_model_path, n_ctx=1024, sampling={"max_tokens": 48}, store_bytes=2 * 10**8) as relay:
+    with Relay(default_model_path, n_ctx=1024, sampling={"max_tokens": 48, "temperature": 0}, store_bytes=2 * 10**8) as relay:
         yield relay
 
 

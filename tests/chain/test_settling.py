@@ -131,7 +131,7 @@ def test_a_conversation_that_is_dropped_is_not_settled_and_not_kept_alive(engine
 
 
 def test_a_settling_ends_with_its_step_when_the_conversation_is_dropped(engine: FakeEngine) -> None:
-    engine.enqueue(LONG * 20, "the code")
+    engine.enqueue("".join(f"{number} {LONG}" for number in range(20)), "the code")
     chain = relay_on(engine, settle_after_s=0.01).chain([PLAN, CODE])
     harvest = engine.harvest
 
@@ -171,7 +171,7 @@ def test_it_stays_off_unless_asked_for(engine: FakeEngine) -> None:
 
 
 def test_a_settling_that_is_ended_keeps_its_whole_steps(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine.enqueue(LONG * 20, "the code")
+    engine.enqueue("".join(f"{number} {LONG}" for number in range(20)), "the code")
     relay = relay_on(engine)
     chain = relay.chain([PLAN, CODE])
     chain.run("Sort.")
@@ -271,7 +271,7 @@ def test_what_settling_finds_is_no_hit(engine: FakeEngine) -> None:
 
 
 def test_without_room_for_rows_a_settling_ends_with_its_first_step(engine: FakeEngine) -> None:
-    engine.enqueue(LONG * 20, "the code")
+    engine.enqueue("".join(f"{number} {LONG}" for number in range(20)), "the code")
     chain = Relay(engine=engine, policy="naive", store_bytes=0).chain([PLAN, CODE])
     chain.run("Sort.")
     n_plans = len(engine.plans)

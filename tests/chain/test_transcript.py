@@ -93,13 +93,32 @@ def test_ids_of_another_tokenizer_are_made_anew_from_the_text() -> None:
     assert transcript.conversation.rounds[0].turns[0].tokens == tuple(255 - byte for byte in LONG.encode())
 
 
-@pytest.mark.parametrize("ids", [[257, *LONG.encode()], [*LONG.encode(), 256], [*b"another text"], [-1, 99999999], []])
+@pytest.mark.parametrize("ids", [[257, *LONG.encode()], [*LONG.encode(), 256], [*b"another text"], []])
 def test_ids_that_do_not_spell_the_text_are_made_anew(ids: list[int]) -> None:
     """Among them control tokens that a file could smuggle into a prompt."""
     data = saved_conversation()
     data["rounds"][0]["turns"][0]["tokens"] = ids
     chain = relay().chain_from_dict(data)
     assert chain.rounds[0].turns[0].tokens == tuple(LONG.encode())
+
+
+STRANGE: list[Any] = [-1, 259, 400, 2**31, 2**64, 1 << 20_000, True, 1.0, float("nan"), "7", None]
+
+
+@pytest.mark.parametrize("id_", STRANGE, ids=lambda id_: type(id_).__name__)
+def test_an_id_that_the_vocabulary_lacks_is_damage(id_: Any) -> None:
+    """llama.cpp would end the process on it."""
+    data = saved_conversation()
+    data["rounds"][0]["turns"][1]["tokens"].append(id_)
+    with pytest.raises(UsageError, match=r"^damaged conversation: answer 2 of round 1: .*token") as caught:
+        relay().chain_from_dict(data)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 200
+
+
+def test_ids_of_a_larger_vocabulary_are_no_damage() -> None:
+    data = saved_conversation()
+    data["tokenizer"], data["rounds"][0]["turns"][0]["tokens"] = "another", [100_000, 7]
+    assert relay().chain_from_dict(data).rounds[0].turns[0].tokens == tuple(LONG.encode())
 
 
 def test_control_text_in_a_file_stays_text() -> None:

@@ -20,6 +20,7 @@ import pytest
 from support.commands import Invoke, one_line
 from support.fakes import FakeEngine
 from support.hub_server import Hub, serve
+from support.source import source_files, tree_of
 
 from relaylite import paths
 from relaylite.chain.agents import BUILT_IN
@@ -194,6 +195,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_model_path: Pat
 
 def test_models_from_pull_to_rm(invoke: Invoke, hub: Hub) -> None:
     table = invoke("models", "list")
+    assert "* is on this machine" in table.stdout.splitlines()[0], "also where only that is read"
     assert "\n   tiny " in "\n" + table.stdout and table.stderr.startswith("* is on this machine; ")
     missing = invoke("models", "path", "tiny")
     assert missing.exit_code == 2 and "`relaylite models pull tiny` fetches it" in one_line(missing)
@@ -266,3 +268,23 @@ def test_doctor_reports_a_model_that_cannot_be_opened(invoke: Invoke, tmp_path: 
     (tmp_path / "m.gguf").write_text("no")
     result = invoke("doctor", "--model", "m.gguf")
     assert result.exit_code == 1 and "✗ speed: m.gguf is not a GGUF file" in result.stdout
+
+
+def test_agents_of_a_file_give_a_pipe_no_control_sequences(invoke: Invoke, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('[evil]\ninstructions = "Say \\u001b]0;owned\\u0007 hi.\\nAnd go on."\n')
+    shown = invoke("agents", "--agents-file", "mine.toml").stdout
+    assert "    Say ␛]0;owned␇ hi." in shown and not {"\x1b", "\x07"} & set(shown)
+
+
+def test_the_options_that_messages_advise_are_there() -> None:
+    """What is said below the command line can be read after any command that runs a chain, so `run` has it; `bench` names its own."""
+    known = {
+        flag
+        for name in ("run", "bench", "profile", "chat")
+        for param in importlib.import_module(f"relaylite.cli.commands.{name}").command.params
+        for flag in param.opts
+    }
+    for path in (path for path in source_files() if "commands" not in path.parts):
+        texts = [node.value for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        for advised in re.findall(r"(?:give|use|raise|with|or|smaller) (--[a-z][a-z-]+)", " ".join(texts)):
+            assert advised in known, f"{path}: {advised}"

@@ -175,3 +175,22 @@ def test_nothing_is_closed_under_work_that_was_left_behind(stubborn: Stubborn) -
     assert stubborn.n_asked == 0
     end.set()
     thread.join()
+
+
+def test_what_waits_for_news_is_told_so() -> None:
+    ticks: list[float] = []
+
+    def work(post: Post) -> None:
+        deadline = time.monotonic() + 60
+        while len(ticks) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    assert list(Work(work, tick=lambda: ticks.append(time.monotonic()))) == [] and len(ticks) >= 3
+
+
+def test_a_signal_waits_for_what_must_not_be_lost() -> None:
+    kept = []
+    with pytest.raises(KeyboardInterrupt), interrupts.put_off():
+        signal.raise_signal(signal.SIGINT)
+        kept.append("all")
+    assert kept == ["all"]

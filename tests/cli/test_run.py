@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -15,8 +17,7 @@ from support.fakes import FakeEngine
 
 from relaylite import paths
 from relaylite.cli import interrupts
-
-TOO_SHORT = "no answer was relayed: text is taken over from 32 tokens on, and what was new of the answers is shorter"
+from relaylite.cli.commands import run
 
 
 def test_answers_go_to_stdout_and_figures_to_stderr(invoke: Invoke, engine: FakeEngine) -> None:
@@ -35,38 +36,18 @@ def test_answers_go_to_stdout_and_figures_to_stderr(invoke: Invoke, engine: Fake
 
 def test_relayed_tokens_are_counted(invoke: Invoke, engine: FakeEngine) -> None:
     engine.enqueue("x" * 100)
-    result = invoke("run", "Do.", "--agents", "plan,code", "--policy", "naive")
+    result = invoke("run", "Do.", "--agents", "plan,code", "--policy", "naive", "--temperature", "0")
     relayed = re.search(r"\+ (\d+) relayed \+", result.stderr.splitlines()[1])
     assert relayed and 99 <= int(relayed[1]) < 120
 
 
-@pytest.mark.parametrize(
-    ("answer", "agents", "policy", "is_said"),
-    [
-        ("x" * 20, "plan,code", "naive", True),
-        ("x" * 40, "plan,code", "naive", False),
-        ("x" * 20, "plan,code", "prefix", False),
-        ("x" * 20, "plan", "naive", False),
-    ],
-)
-def test_a_chain_whose_answers_are_too_short_to_relay_says_so(
-    invoke: Invoke, engine: FakeEngine, answer: str, agents: str, policy: str, is_said: bool
-) -> None:
-    engine.enqueue(answer)
-    assert (f"note: {TOO_SHORT}\n" in invoke("run", "Do.", "-a", agents, "-p", policy).stderr) is is_said
-
-
-def test_json_says_so_too_and_quiet_says_nothing(invoke: Invoke, engine: FakeEngine) -> None:
+def test_nothing_is_said_of_answers_that_are_too_short_to_relay(invoke: Invoke, engine: FakeEngine) -> None:
+    """Nothing was lost, and a newcomer's first question is short."""
     engine.enqueue("x" * 20)
     result = invoke("run", "Do.", "-a", "plan,code", "-p", "naive", "--json", "--quiet")
-    assert result.stderr == "" and json.loads(result.stdout)["notices"] == [TOO_SHORT]
-
-
-def test_what_stands_in_place_is_not_called_too_short(invoke: Invoke, engine: FakeEngine) -> None:
-    for _ in range(2):
-        engine.enqueue("A.", "B.")
-        result = invoke("run", "Do.", "-a", "plan,code", "-p", "naive")
-    assert " 0 relayed " in result.stderr.splitlines()[1] and "was relayed:" not in result.stderr
+    assert result.stderr == "" and json.loads(result.stdout)["notices"] == []
+    engine.enqueue("x" * 20)
+    assert "note:" not in invoke("run", "Do.", "-a", "plan,code", "-p", "naive").stderr
 
 
 @pytest.mark.parametrize(("args", "stdout"), [(["--quiet"], "## plan\nA.\n## code\nB.\n"), (["--quiet", "--last"], "B.\n")])
@@ -302,4 +283,44 @@ def test_an_answer_that_was_cut_says_by_what(invoke: Invoke, engine: FakeEngine)
         "(cut: max tokens reached)\n"
     )
     engine.enqueue("long " * 2000)
-    assert invoke("run", "Do.", "-a", "plan", "-n", "-1").stderr.endswith("(cut: the context of 4096 is full)\n")
+    assert invoke("run", "Do.", "-a", "plan", "-n", "-1", "-t", "0").stderr.endswith("(cut: the context of 4096 is full)\n")
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["--policy", "full", "--fidelity", "fast"], "--fidelity fast does nothing with the policy full"),
+        (["--policy", "relay:fast", "--fidelity", "careful"], "--fidelity careful and the policy relay:fast name two fidelities"),
+        (["--last", "--json"], "--last does nothing with --json"),
+    ],
+)
+def test_options_that_do_nothing_together_are_refused(invoke: Invoke, engine: FakeEngine, args: list[str], says: str) -> None:
+    result = invoke("run", "Do.", *args)
+    assert result.exit_code == 2 and says in one_line(result) and not engine.plans
+
+
+def test_a_fidelity_of_a_file_does_not_forbid_a_policy(invoke: Invoke, engine: FakeEngine, tmp_path: Path) -> None:
+    (tmp_path / "relaylite.toml").write_text('fidelity = "fast"')
+    assert invoke("run", "Do.", "-p", "full").exit_code == 0
+    assert invoke("run", "Do.", "--fidelity", "careful", "-p", "relay:careful").exit_code == 0
+
+
+UNREAD = "from relaylite.cli.tasks import *; print(has_unread_input(), len(read_task({task}, None)), has_unread_input())"
+
+
+@pytest.mark.parametrize(("task", "seen"), [("None", "True 6 False\n"), ("'Do.'", "True 3 True\n")])
+def test_input_that_nobody_reads_is_noticed(tmp_path: Path, task: str, seen: str) -> None:
+    command = [sys.executable, "-c", UNREAD.format(task=task)]
+    (tmp_path / "input").write_text("a task")
+    with (tmp_path / "input").open() as file:
+        assert subprocess.check_output(command, stdin=file, text=True) == seen
+    reader, writer = os.pipe()
+    os.write(writer, b"a task")
+    os.close(writer)
+    assert subprocess.check_output(command, stdin=reader, text=True) == seen
+    os.close(reader)
+
+
+def test_a_run_says_that_it_leaves_input_unread(invoke: Invoke, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "has_unread_input", lambda: True)
+    assert "note: standard input is not read, since the task is given" in invoke("run", "Do.", "-a", "plan").stderr

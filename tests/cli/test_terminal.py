@@ -6,6 +6,7 @@ import io
 
 import pytest
 
+from relaylite.cli import terminal as terminal_module
 from relaylite.cli.narrator import Narrator
 from relaylite.cli.terminal import Output
 from relaylite.events import Phase, TurnStarted
@@ -96,3 +97,33 @@ def test_during_repair_the_status_promises_no_recomputed_rows(terminal: Terminal
     narrator.show(TurnStarted("plan", 0, ()))
     narrator.show(Phase("repair"))
     assert terminal.getvalue().endswith("plan looks which rows to recompute …")
+
+
+def test_where_stderr_is_no_terminal_progress_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(terminal_module.time, "monotonic", lambda: now[0])
+    stderr = io.StringIO()
+    output = Output(stdout=io.StringIO(), stderr=stderr)
+    for second in range(35):
+        now[0] = float(second)
+        output.progress(second / 100, f"prompt {second}")
+        output.tick()
+        output.tick()
+    assert stderr.getvalue() == "10% prompt 10\n20% prompt 20\n30% prompt 30\n"
+    output.end_progress()
+    now[0] = 100.0
+    output.tick()
+    assert stderr.getvalue().count("\n") == 3, "nothing goes on"
+
+
+def test_progress_on_a_terminal_is_a_bar_and_quiet_says_nothing(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal_module, "LINE_EVERY_S", 0.0)
+    output = output_on(terminal)
+    output.download("m.gguf", 5_000_000, 10_000_000)
+    output.tick()
+    assert terminal.getvalue() == f"\r\x1b[K{'█' * 15}{'░' * 15}  50% m.gguf: 5 of 10 MB"
+    stderr = io.StringIO()
+    quiet = Output(quiet=True, stdout=io.StringIO(), stderr=stderr)
+    quiet.progress(0.5, "x")
+    quiet.tick()
+    assert stderr.getvalue() == ""

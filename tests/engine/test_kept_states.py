@@ -229,7 +229,7 @@ def test_the_state_used_last_is_kept_longest(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arch", ["deepseek2", "mamba", "jamba"])
 def test_an_agents_second_round_computes_only_what_is_new(arch: str, tmp_path: Path) -> None:
     path = write_model(tmp_path / "m.gguf", arch)
-    with Relay(path, policy="prefix", n_ctx=1024, n_threads=1, sampling={"max_tokens": 5}, store_bytes=10**8) as relay:
+    with Relay(path, policy="prefix", n_ctx=1024, n_threads=1, sampling={"max_tokens": 5, "temperature": 0}, store_bytes=10**8) as relay:
         chain = relay.chain([Agent("plan", "Plan."), Agent("code", "Write code.")])
         firsts = chain.run("Sort a list.").turns
         seconds = chain.run("And now another.").turns

@@ -46,6 +46,14 @@ def test_a_prompt_of_taken_rows_fills_the_context_to_the_last_cell_but_one(tiny_
         assert len(live.generate(5)) == 1
 
 
+def test_a_context_that_is_rounded_up_is_said(tiny_path: Path) -> None:
+    with opened(tiny_path, n_ctx=64) as live:
+        [warning] = live.engine.info.warnings
+        assert "256 tokens" in warning and "rounds 64 up" in warning
+    with opened(tiny_path, n_ctx=512) as live:
+        assert live.engine.info.warnings == ()
+
+
 def test_a_context_beyond_the_trained_one_is_warned_of(tmp_path: Path) -> None:
     path = write_model(tmp_path / "m.gguf", "llama", n_layer=1, metadata={"llama.context_length": 512})
     with opened(path, n_ctx=512) as live:
@@ -72,7 +80,21 @@ def test_tokens_that_the_vocabulary_lacks_are_an_error_and_not_a_crash(tiny: Liv
         ({"n_ctx": 0}, "context of 0"),
         ({"n_ctx": -5}, "context of -5"),
         ({"n_ctx": 1 << 30}, "--ctx 1 to"),
+        ({"n_ctx": "12"}, "n_ctx must be a whole number, not '12'"),
+        ({"n_ctx": 512.0}, "n_ctx must be a whole number, not 512.0"),
+        ({"n_ctx": True}, "n_ctx must be a whole number, not True"),
         ({"n_threads": 0}, "0 threads"),
+        ({"n_threads": 513}, "give --threads 1 to 512"),
+        ({"n_threads": "2"}, "n_threads must be a whole number"),
+        ({"n_gpu_layers": -7}, "-7 layers"),
+        ({"n_gpu_layers": 2**31}, "2147483648 layers"),
+        ({"n_gpu_layers": None, "kept_state_bytes": -1}, "kept_state_bytes must be 0 bytes or more"),
+        ({"rpc": (1,)}, "rpc must be texts"),
+        ({"lora": "a.gguf"}, "lora must be texts"),
+        ({"chat_template": None}, "chat_template must be"),
+        ({"relay": [1]}, "relay must be parameters by their names"),
+        ({"kv_type": ["f16"]}, "unknown kv_type"),
+        ({"on_progress": 3}, "on_progress must be a function"),
         ({"kv_type": "f64"}, "unknown kv_type 'f64'; known: f16, f32"),
         ({"relay": {"l_start": 9, "l_det": 9, "l_end": 9}}, "beyond this model's 4 layers"),
         ({"relay": {"nosuch": 1}}, "unknown relay parameter"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from support.live_engine import LiveEngine, plan_of
@@ -44,7 +45,7 @@ def upstream(open_default: LiveEngine) -> Upstream:
         prompt = PromptBuilder(live.engine.template, vocab).build([Message("user", (Text(task),))])
         live.prefill(plan_of(FULL, prompt.tokens))
         tokens = live.generate(250, temperature=0.7, seed=5 + i)
-        store.put(live.engine.harvest("upstream"))
+        store.put(live.engine.harvest(f"r{i}"), answer=len(prompt))
         pieces = [vocab.piece(token) for token in tokens]
         known.add(tokens, pieces, f"r{i}")
         answers.append(tuple(tokens))
@@ -110,3 +111,16 @@ def test_without_quotes_the_short_runs_of_an_escaped_answer_are_computed(default
     plan = plan_for(default, upstream, json.dumps(upstream.texts[1]))
     plain = make_plan(plan.tokens, upstream.store, NAIVE)
     assert plain.count(Kind.SPAN) < plan.count(Kind.SPAN) - 30
+
+
+def test_after_a_restart_answers_are_known_again_from_the_disk(default: LiveEngine, upstream: Upstream, tmp_path: Path) -> None:
+    live, layout = default, default.engine.layout
+    first = Store(layout, 1 << 30, folder=tmp_path)
+    prompt = PromptBuilder(live.engine.template, live.engine.tokenizer).build([Message("user", (Text(TASKS[0]),))])
+    live.prefill(plan_of(FULL, [*prompt.tokens.tolist(), *upstream.answers[0]]))
+    first.put(live.engine.harvest("r0"), answer=len(prompt))
+    first.close()
+    again, known = Store(layout, 1 << 30, folder=tmp_path), KnownAnswers()
+    known.learn(again.answers(), live.engine.tokenizer.piece)
+    plan = plan_for(live, Upstream(again, known, upstream.answers, upstream.texts), json.dumps(upstream.texts[0]))
+    assert plan.count(Kind.SPAN) >= 0.8 * len(upstream.answers[0])

@@ -1,6 +1,6 @@
 """Runs fuzzers until the time is over; an episode that fails is named by its seed.
 
-python tests/fuzz cells plans turns conversations --minutes 10
+python tests/fuzz cells plans turns conversations headers screens --minutes 10
 python tests/fuzz turns --seed 1234        # that episode again
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import logging
+import os
 import sys
 import tempfile
 import time
@@ -19,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import numpy as np
 
 from fuzz.episodes import FUZZERS, Episode
+from relaylite.paths import HOME_VARIABLE
 
 
 def fuzz(name: str, minutes: float, first: int) -> int:
@@ -35,6 +37,7 @@ def episode(name: str, run: Episode, seed: int) -> None:
     """Says the seed before it begins: what is looked for may end the process."""
     print(f"{name} {seed}", end="\r", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder:
+        os.environ[HOME_VARIABLE] = folder
         try:
             run(np.random.default_rng(seed), Path(folder))
         except BaseException as error:

@@ -35,7 +35,9 @@ def run(rng: np.random.Generator, folder: Path) -> None:
     path = write_model(folder / "m.gguf", arch, n_layer=3, weights="F32")
     options = {"n_ctx": 512, "n_threads": 1, "kv_type": "f32", "store_bytes": int(rng.choice([10**4, 10**6, 10**8]))}
     settle_after_s = float(rng.choice([0.001, 0.02])) if rng.random() < 0.5 else None
-    with Relay(path, sampling={"max_tokens": int(rng.integers(1, 40))}, settle_after_s=settle_after_s, **options) as relay:
+    with Relay(
+        path, sampling={"max_tokens": int(rng.integers(1, 40)), "temperature": 0}, settle_after_s=settle_after_s, **options
+    ) as relay:
         live = LiveEngine(cast(Engine, relay._runner.engine))
         identity = Identity(live, ROPES[arch])
         first = answers(relay)

@@ -9,7 +9,7 @@ import pytest
 
 from fuzz.episodes import FUZZERS
 
-N_EPISODES = {"cells": 6, "plans": 25, "turns": 5, "conversations": 3}
+N_EPISODES = {"cells": 6, "plans": 25, "turns": 5, "conversations": 3, "headers": 8, "screens": 3}
 
 
 def test_each_fuzzer_has_its_share() -> None:

@@ -194,6 +194,7 @@ def calls_without_code(cache: Any, capture: Any, stop: Any) -> None:
         assert lib.relay_capture_new(n_positions) == NULL and ffi.string(lib.relay_error_text())
     lib.relay_extra_buffers_work()
     lib.relay_built_commit()
+    lib.relay_built_tensor_overhead()
 
 
 def report(calls: Iterator[BadCall]) -> None:

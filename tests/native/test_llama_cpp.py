@@ -51,9 +51,20 @@ def test_one_copy_of_each_library_is_loaded(first: str) -> None:
         assert len(copies) == 1, f"{library}: {copies}"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="macOS needs the name of every library")
+def test_the_extension_finds_ggml_through_libllama_alone() -> None:
+    """In a llama-cpp-python whose wheel auditwheel repaired, libllama may use a ggml of another name: ours must be that one."""
+    spec = find_spec("relaylite._native")
+    assert spec is not None and spec.origin is not None
+    named = Path(spec.origin).read_bytes()
+    assert b"\0libllama.so.0\0" in named and b"\0libggml" not in named
+
+
 def loaded_with(monkeypatch: pytest.MonkeyPatch, built: str, version: str = native.LLAMA_CPP_PYTHON) -> None:
     """An extension that was built against another commit, or another llama-cpp-python."""
-    monkeypatch.setattr(native, "lib", SimpleNamespace(relay_built_commit=lambda: native.ffi.new("char[]", built.encode())))
+    commit, overhead = native.ffi.new("char[]", built.encode()), native.lib.relay_built_tensor_overhead()
+    built_with = SimpleNamespace(relay_built_commit=lambda: commit, relay_built_tensor_overhead=lambda: overhead)
+    monkeypatch.setattr(native, "lib", built_with)
     monkeypatch.setattr(native.llama_cpp, "__version__", version)
 
 
@@ -82,6 +93,16 @@ def test_the_same_sources_compiled_another_way_are_the_same_build(suffix: str, m
     for built in (commit() + suffix, "unknown"):
         loaded_with(monkeypatch, built)
         native.check_build()
+
+
+def test_a_llama_cpp_with_other_tensors_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded_with(monkeypatch, commit())
+    native.check_build()
+    overhead = native.lib.relay_built_tensor_overhead() + 64
+    monkeypatch.setattr(native.lib, "relay_built_tensor_overhead", lambda: overhead)
+    with pytest.raises(NativeError, match=r"lays out its tensors otherwise .*: run pip install") as caught:
+        native.check_build()
+    assert "\n" not in str(caught.value)
 
 
 def test_an_extension_that_does_not_load_is_one_line() -> None:

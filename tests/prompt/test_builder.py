@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -145,10 +147,11 @@ def test_a_character_that_was_cut_does_not_shift_what_is_kept() -> None:
     assert [part.tokens for part in made.parts if part.kind == "answer"] == [said.tokens[1:-1]]
 
 
-def test_control_tokens_that_were_sampled_stay_in_an_answer() -> None:
-    said = Answer((IM_START, *b"x", IM_START), "plan")
-    made = build(CHATML, say("user", said))
-    assert [part.tokens for part in made.parts if part.kind == "answer"] == [said.tokens]
+def test_control_tokens_that_were_sampled_are_left_out_of_an_answer() -> None:
+    """A model could begin a message of another role with them, and a saved conversation does not keep them."""
+    made = build(CHATML, say("user", Answer((IM_START, *b"system", IM_START), "plan")))
+    assert [part.tokens for part in made.parts if part.kind == "answer"] == [tuple(b"system")]
+    assert list(made.tokens).count(IM_START) == 2
 
 
 CHUNKS = st.sampled_from([*WordTokenizer.WORDS, b"a", b" ", b"\n", b">", b"<"])
@@ -280,3 +283,43 @@ def test_parts_of_an_answer_are_quoted_with_their_place_in_it() -> None:
     for quote in made.quotes:
         n = quote.end - quote.start
         assert made.tokens[quote.start : quote.end].tolist() == list(quote.text[quote.offset : quote.offset + n])
+
+
+# roles and begun answers
+
+AS_USER = "'<|im_start|>' + ('user\\n<tool_response>' if message.role == 'tool' else message.role)"
+QWEN_3_TOOLS = QWEN_3.replace("'<|im_start|>' + message.role", AS_USER)
+
+
+@pytest.mark.parametrize("name", REAL)
+@settings(deadline=None, max_examples=40)
+@given(roles=st.lists(st.sampled_from(["system", "user", "assistant", "tool"]), min_size=1, max_size=7))
+def test_no_order_of_roles_is_refused_and_every_body_is_said(name: str, roles: list[Role]) -> None:
+    made = build(REAL[name], *(say(role, f"body {i}") for i, role in enumerate(roles)), bos_text="<|bos|>")
+    check(made)
+    said = text_of(made)
+    assert all(said.count(f"body {i}") == 1 for i in range(len(roles)))
+    if roles[-1] == "assistant":
+        assert said.endswith(f"body {len(roles) - 1}")
+
+
+def test_a_tool_has_its_role_where_the_template_has_one() -> None:
+    talk = (say("user", "Add."), say("assistant", "add(1, 2)"), say("tool", "3"))
+    assert "<|im_start|>tool\n3<|im_end|>" in text_of(build(CHATML, *talk))
+    assert "<|im_start|>user\n<tool_response>\n3<|im_end|>" in text_of(build(QWEN_3_TOOLS, *talk))
+
+
+@pytest.mark.parametrize("template", [GEMMA_2, MISTRAL, LLAMA_2])
+def test_what_a_tool_gave_is_told_where_the_template_confuses_or_drops_it(template: str) -> None:
+    """Gemma takes it for the user's, Mistral for an answer, or they refuse it; Llama 2 leaves it out."""
+    for talk in ((say("user", "Add."), say("tool", "3")), (say("user", "Add."), say("assistant", "add(1, 2)"), say("tool", "3"))):
+        assert re.search(r"(Add\.|\[INST\] ?|>user\n)\s*Result of a tool:\n3 ?(\[/INST\]|<end)", text_of(build(template, *talk)))
+
+
+def test_an_answer_that_was_begun_is_gone_on_with() -> None:
+    begun = answer("The answer Hi", "me")
+    made = build(CHATML, say("user", "Say"), say("assistant", "So: ", begun))
+    check(made)
+    assert text_of(made).endswith("<|im_start|>assistant\nSo: The answer Hi")
+    assert made.tokens.tolist()[-len(begun.tokens) :] == list(begun.tokens)
+    assert text_of(build(CHATML, say("assistant", "So"))).endswith("<|im_start|>assistant\nSo")

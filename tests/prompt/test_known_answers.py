@@ -237,6 +237,13 @@ def test_the_least_recently_seen_goes_within_bytes_and_count():
     assert len(few) == 3 and few.split(said(words(40, 9))).located and not few.split(said(words(40, 5))).located
 
 
+def test_answers_of_an_earlier_process_are_learnt_the_last_ones_at_least():
+    some = KnownAnswers()
+    some.learn([(PIECES.tokens(words(30, i)), f"r{i}") for i in range(600)], PIECES.pieces.__getitem__, scope="a")
+    assert len(some) == 512
+    assert spliced(some.split(said(words(30, 599)), scope="a")) == [("r599", len(words(30, 599)))]
+
+
 def test_long_texts_are_searched_in_blocks_without_a_seam():
     text = "\n".join(["filler and more of it"] * 4000)
     for at in (65530, 65536, 65536 - 600):

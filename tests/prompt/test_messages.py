@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relaylite.errors import UsageError
-from relaylite.prompt.messages import Answer, Message, Role, Text, foldings
+from relaylite.prompt.messages import Answer, Message, Role, Text, foldings, parted
 
 GLUE = Text("\n\n", "glue")
 SYSTEM, TASK, MORE = Text("You plan.", "system", "plan"), Text("task"), Text("more")
@@ -42,6 +42,32 @@ def test_answers_at_the_start_are_told_by_the_user() -> None:
 def test_later_answers_stay_answers() -> None:
     messages = (message("assistant", PLAN), message("user", TASK), message("assistant", PLAN), message("user", MORE))
     assert list(foldings(messages))[1:] == [(message("user", PLAN, GLUE, TASK), message("assistant", PLAN), message("user", MORE))]
+
+
+def test_what_the_system_says_later_is_told_before_what_it_says_first() -> None:
+    messages = (message("system", SYSTEM), message("user", TASK), message("system", MORE), message("user", PLAN))
+    assert list(foldings(messages)) == [
+        messages,
+        (message("system", SYSTEM), message("user", TASK, GLUE, MORE, GLUE, PLAN)),
+        (message("user", SYSTEM, GLUE, TASK, GLUE, MORE, GLUE, PLAN),),
+    ]
+
+
+def test_what_a_tool_gave_is_told_by_the_user_under_a_heading() -> None:
+    messages = (message("user", TASK), message("assistant", PLAN), message("tool", MORE), message("tool", TASK))
+    result = Text("Result of a tool:\n", "glue")
+    assert list(foldings(messages)) == [
+        messages,
+        (*messages[:2], message("tool", MORE, GLUE, TASK)),
+        (*messages[:2], message("user", result, MORE, GLUE, result, TASK)),
+    ]
+
+
+def test_answers_at_the_end_are_begun_already() -> None:
+    messages = (message("user", TASK), message("assistant", PLAN), message("assistant", MORE))
+    assert parted(messages) == (messages[:1], (PLAN, GLUE, MORE))
+    assert parted(messages[:1]) == (messages[:1], ())
+    assert parted(messages[1:2]) == ((), (PLAN,))
 
 
 @pytest.mark.parametrize("text", ["\ud800", "caf\udce9", "a\udfffb"])

@@ -10,7 +10,9 @@ from support.fakes import ByteTokenizer
 from support.prompts import EVIL, build, check, say
 from support.tiny_models import write_model
 
+from relaylite.chain.transcript import FORMAT, VERSION, from_dict, tokenizer_fingerprint
 from relaylite.engine import llama
+from relaylite.errors import UsageError
 from relaylite.prompt.builder import PromptBuilder
 from relaylite.prompt.messages import Answer
 from relaylite.prompt.template import CHATML, ChatTemplate
@@ -49,6 +51,34 @@ def test_parts_say_what_was_said_in_real_vocabularies(vocabulary: str, text: str
     assert "".join(part.text for part in body) == "task" + 3 * text
     assert all(vocab.piece(token) for part in body for token in part.tokens), "a control token in a body"
     assert [vocab.bos] * (vocab.bos is not None) == [int(token) for token in made.tokens if token == vocab.bos]
+
+
+STRANGE = [-1, -(2**31), 2**31 - 1, 2**31, 2**32, 2**64, 1 << 20_000]
+
+
+@pytest.mark.parametrize("vocabulary", ["smollm2", "sentencepiece"])
+def test_ids_that_a_vocabulary_lacks_do_not_reach_llama(vocabulary: str, request: pytest.FixtureRequest) -> None:
+    """It throws for them, and an exception of C++ that leaves it ends the process."""
+    vocab = request.getfixturevalue(vocabulary).vocab
+    for token in [vocab.n_tokens, *STRANGE]:
+        with pytest.raises(UsageError, match="there is no token") as caught:
+            vocab.piece(token)
+        assert "\n" not in str(caught.value)
+        assert not vocab.is_eog(token)
+        assert vocab._text_of(token) == ""
+    assert vocab.piece(vocab.n_tokens - 1) is not None
+
+
+@pytest.mark.parametrize("vocabulary", ["smollm2", "sentencepiece"])
+def test_ids_out_of_a_file_are_checked_once_against_the_vocabulary(vocabulary: str, request: pytest.FixtureRequest) -> None:
+    vocab = request.getfixturevalue(vocabulary).vocab
+    answer = {"agent": "plan", "text": "x", "finish_reason": "stop", "metrics": {}, "tokens": []}
+    data = {"format": FORMAT, "version": VERSION, "tokenizer": tokenizer_fingerprint(vocab), "policy": "full", "dropped_rounds": 0}
+    agents = [{"name": "plan", "instructions": "", "reads": "all", "sampling": {}, "color": ""}]
+    for token in [vocab.n_tokens, *STRANGE]:
+        turns = [{**answer, "tokens": [token]}]
+        with pytest.raises(UsageError, match="answer 1 of round 1: there is no token"):
+            from_dict({**data, "agents": agents, "rounds": [{"task": "t", "files": [], "turns": turns}]}, vocab)
 
 
 def answer_in(vocab: Tokenizer, text: str) -> Answer:

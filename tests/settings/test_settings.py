@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -67,15 +66,17 @@ def test_tables_for_others_are_passed_on_as_they_stand(folder: Path) -> None:
 def test_sampling_of_files_is_a_base_and_that_of_flags_and_variables_is_forced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder / "relaylite.toml", "temperature = 0.5\ntop_k = 7\n")
     monkeypatch.setenv("RELAYLITE_TOP_K", "9")
-    settings = load_settings({"max_tokens": 8})
-    assert settings.sampling() | {"temperature": 0.5, "top_k": 9, "max_tokens": 8} == settings.sampling()
-    assert settings.forced_sampling() == {"top_k": 9, "max_tokens": 8}
+    settings = load_settings({"max_tokens": 8, "min_p": 0.05})
+    assert settings.sampling() == {"temperature": 0.5, "top_k": 9, "max_tokens": 8, "min_p": 0.05}
+    assert settings.forced_sampling() == {"top_k": 9, "max_tokens": 8, "min_p": 0.05}
 
 
 def test_every_sampling_value_is_a_setting_with_the_same_default_and_range(folder: Path) -> None:
-    """But for the bias of token ids, which belong to one model."""
-    assert Sampling().merged(load_settings().sampling()) == Sampling()
-    assert {field.name for field in dataclasses.fields(Sampling)} - set(load_settings().sampling()) == {"logit_bias"}
+    """Or with none, where each role has its own; but for the bias of token ids, which belong to one model."""
+    defaults = {name: default for name, _, default in settings.describe()}
+    plain = Sampling().values()
+    assert set(plain) - set(defaults) == {"logit_bias"} and load_settings().sampling() == {}
+    assert {name for name in set(plain) & set(defaults) if defaults[name] not in (None, plain[name])} == set()
     ends = {
         "frequency_penalty": -2,
         "presence_penalty": 2,

@@ -18,7 +18,9 @@ from support.sample_rows import CAPTURE, LAYOUT, assert_match, rows_of
 
 from relaylite.reuse.rows import RowLayout
 from relaylite.store import Store
-from relaylite.store.rowfile import MAGIC, PREAMBLE, RowFile
+from relaylite.store.codec import PLAIN
+from relaylite.store.folder import RowFolder
+from relaylite.store.rowfile import MAGIC, PREAMBLE, VERSION, Draft, RowFile, RowWriter
 
 
 def test_a_foreign_file_under_a_name_of_ours_is_ignored(tmp_path):
@@ -30,6 +32,17 @@ def test_a_foreign_file_under_a_name_of_ours_is_ignored(tmp_path):
     store = Store(LAYOUT, PLENTY, folder=tmp_path)
     assert store.prefix(prompt(TEXT), exact=False) is None
     assert ours.exists()
+
+
+def test_a_pipe_in_place_of_a_file_is_a_miss_and_is_removed(tmp_path, caplog):
+    written(tmp_path, TEXT)
+    (path,) = files(tmp_path)
+    path.unlink()
+    os.mkfifo(path)
+    assert found(Store(LAYOUT, PLENTY, folder=tmp_path), TEXT, exact=False) is None
+    assert not path.exists() and "no regular file" in caplog.text
+    os.mkfifo(tmp_path / "ledger.json")
+    assert RowFolder(tmp_path, PLENTY).stats().hits == 0
 
 
 def damaged(content: bytes) -> dict[str, bytes]:
@@ -64,6 +77,18 @@ def test_a_damaged_file_is_a_miss_with_one_warning_and_is_removed(tmp_path, capl
     assert_match(Store(LAYOUT, PLENTY, folder=tmp_path).prefix(prompt(TEXT), exact=True), TEXT, rows_of(TEXT))
 
 
+@pytest.mark.parametrize("strange", [-1, -(2**31), 180, 400, 2**31 - 1])
+def test_a_file_with_ids_that_the_vocabulary_lacks_is_a_miss_with_one_warning_and_is_removed(tmp_path, caplog, strange):
+    rows = rows_of([*TEXT, strange])
+    draft = Draft(rows, prompt([]), len(rows))
+    path = tmp_path / draft.file_name
+    RowWriter(draft, PLAIN).write(path)
+    store = Store(LAYOUT, PLENTY, folder=tmp_path, n_vocab=180)
+    assert found(store, TEXT, exact=False) is None
+    assert not path.exists()
+    assert [record.levelno for record in caplog.records] == [logging.WARNING] and path.name in caplog.text
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_no_flipped_bit_ever_yields_a_wrong_row(tmp_path_factory, data):
@@ -95,8 +120,8 @@ def test_a_file_of_a_later_version_is_left_alone_with_one_line(tmp_path, caplog)
     written(tmp_path, TEXT)
     (path,) = files(tmp_path)
     content = path.read_bytes()
-    _, version, *rest = PREAMBLE.unpack_from(content)
-    path.write_bytes(PREAMBLE.pack(MAGIC, version + 1, *rest) + content[PREAMBLE.size :])
+    _, _, *rest = PREAMBLE.unpack_from(content)
+    path.write_bytes(PREAMBLE.pack(MAGIC, VERSION + 1, *rest) + content[PREAMBLE.size :])
     store = Store(LAYOUT, PLENTY, folder=tmp_path)
     for _ in range(2):
         assert store.prefix(prompt(TEXT), exact=False) is None

@@ -12,7 +12,7 @@ import relaylite.store
 FOLDER = Path(relaylite.store.__file__).parent
 FROM_THE_GROUND = [
     "prefill_speed", "ledger", "worth", "captured", "codec", "rowfile", "radix", "texts",
-    "holdings", "gather", "folder", "tiers", "store",
+    "holdings", "gather", "folder", "tiers", "store", "scope",
 ]  # fmt: skip
 NEXT_TO_STORE = {"codec", "folder", "gather", "holdings", "ledger", "prefill_speed", "radix", "tiers", "worth"}
 

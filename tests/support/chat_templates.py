@@ -134,6 +134,24 @@ LLAMA_2 = r"""
     {%- endif %}
 {%- endfor %}"""
 
+# Answers are written in channels: thoughts, then the final text. Only the latter may come back.
+GPT_OSS = r"""
+{%- for message in messages -%}
+    {%- if message.role == 'system' -%}
+        {{- "<|start|>developer<|message|># Instructions\n\n" + message.content + "<|end|>" }}
+    {%- elif message.role == 'assistant' -%}
+        {%- if "<|channel|>analysis<|message|>" in message.content or "<|channel|>final<|message|>" in message.content %}
+            {{- raise_exception("You have passed a message containing <|channel|> tags in the content field.") }}
+        {%- endif %}
+        {{- "<|start|>assistant<|channel|>final<|message|>" + message.content + "<|end|>" }}
+    {%- elif message.role == 'user' -%}
+        {{- "<|start|>user<|message|>" + message.content + "<|end|>" }}
+    {%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+<|start|>assistant
+{%- endif -%}"""
+
 REAL = {
     "chatml": CHATML,
     "llama-3": LLAMA_3,
@@ -144,4 +162,5 @@ REAL = {
     "smollm-3": SMOLLM_3,
     "rewraps": REWRAPS,
     "llama-2": LLAMA_2,
+    "gpt-oss": GPT_OSS,
 }

@@ -36,6 +36,7 @@ class ByteTokenizer:
 
     def __init__(self, *, has_bos: bool = False) -> None:
         self.ids = {text: 256 + i for i, text in enumerate(self.CONTROL)}
+        self.n_tokens = 256 + len(self.CONTROL)
         self.bos = self.ids["<|bos|>"] if has_bos else None
 
     def tokenize(self, text: str, *, parse_special: bool) -> list[int]:

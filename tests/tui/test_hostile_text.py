@@ -166,4 +166,4 @@ def test_an_answer_written_in_pieces_looks_like_one_written_at_once(pieces: list
 
 
 def _rows(answer: Answer) -> list[str]:
-    return [row.plain for laid in answer._laid for row, _ in laid.rows]
+    return [row.content.plain for laid in answer._laid for row in laid.rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -83,6 +84,18 @@ def test_a_damaged_or_long_history_is_read_as_far_as_it_goes(tmp_path: Path) -> 
     assert len(history.entries) <= HISTORY_LIMIT and history.entries[-1] == "y"
     history.add("new")
     assert History(file).entries[-1] == "new"
+
+
+@pytest.mark.timeout(60)
+def test_a_history_that_is_no_file_is_empty(tmp_path: Path) -> None:
+    """A pipe would be waited for, a folder and a text without an end cannot be read."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "deep").write_text("[" * 100_000 + '\n"half \\ud800"\n"good"\n')
+    for name, entries in (("pipe", []), (".", []), ("deep", ["good"])):
+        history = History(tmp_path / name)
+        assert history.entries == entries
+        history.add("new")
+        assert history.entries == [*entries, "new"]
 
 
 @pytest.mark.parametrize("lines", [1, 4000])

@@ -65,7 +65,7 @@ def test_the_strip_shows_the_stages_of_reuse() -> None:
 
 def test_esc_stops_a_writing_agent_and_keeps_its_text() -> None:
     engine = FakeEngine()
-    engine.enqueue("word " * 400)
+    engine.enqueue(" ".join(f"word {number}" for number in range(400)))
     engine.token_delay = 0.01
     app = scripted_app(engine, ["plan", "code"])
 
@@ -75,7 +75,7 @@ def test_esc_stops_a_writing_agent_and_keeps_its_text() -> None:
         await pilot.press("escape")
         await until(pilot, lambda: not app.state.is_busy)
         record = app.conversation.last
-        assert record is not None and record.state == "stopped" and record.text.startswith("word word")
+        assert record is not None and record.state == "stopped" and record.text.startswith("word 0 word")
         assert app.main.parts.chain.states == ["stopped", "waiting"]
         assert "stopped" in screen_text(app)
 
@@ -270,24 +270,25 @@ def test_ctrl_c_twice_quits_if_the_second_comes_soon(within_s: float, quits: boo
     drive(app, scenario)
 
 
-def test_sigterm_stops_what_runs_and_leaves() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_what_runs_and_leaves(number: int) -> None:
     engine = FakeEngine()
     engine.enqueue("an answer that is never finished")
     engine.token_gate.clear()
     app = scripted_app(engine, ["plan"])
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # without a handler of the app the test fails, not the process
+    before = signal.signal(number, signal.SIG_IGN)  # without a handler of the app the test fails, not the process
 
     async def scenario(pilot: Pilot[None]) -> None:
         await say(pilot, "go")
         await until(pilot, engine.in_generate.is_set)
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
         await until(pilot, lambda: app._exit)
 
     try:
         drive(app, scenario)
     finally:
-        signal.signal(signal.SIGTERM, before)
-    assert app.return_code == 143 and engine.is_closed
+        signal.signal(number, before)
+    assert app.return_code == 128 + number and engine.is_closed
 
 
 def test_a_message_sent_before_the_model_is_open_is_seen_and_then_answered() -> None:
@@ -317,7 +318,7 @@ def test_a_message_sent_before_the_model_is_open_is_seen_and_then_answered() -> 
 
 def test_the_context_fills_while_an_agent_writes() -> None:
     engine = FakeEngine()
-    engine.enqueue("x" * 2000)
+    engine.enqueue(" ".join(map(str, range(1000))))
     engine.token_delay = 0.002
     app = scripted_app(engine, ["plan"])
 

@@ -185,6 +185,10 @@ class Jobs:
         files.write_json(path, chain.to_dict())
         self._report(reports.Saved(path))
 
+    def keep(self, save: Callable[[dict[str, Any]], None], chain: Chain) -> None:
+        if chain.rounds:
+            save(chain.to_dict())
+
     def load(self, path: Path, chain: Chain) -> None:
         data = files.read_json(path)
         assert self.relay is not None

@@ -49,7 +49,14 @@ class ModelOpener:
     def open(self, path: str, on_progress: OnProgress) -> Relay:
         from relaylite.api import Relay
 
-        def loaded(fraction: float) -> None:
-            on_progress(Progress("loading", fraction) if fraction < 1 else Progress("checking the loaded model", None))
+        notice = ""
 
-        return Relay(path, on_progress=loaded, **self._settings.relay_options())
+        def noticed(text: str) -> None:
+            nonlocal notice
+            notice = text
+
+        def loaded(fraction: float) -> None:
+            stage = notice or ("loading" if fraction < 1 else "checking the loaded model")
+            on_progress(Progress(stage, fraction if stage == "loading" else None))
+
+        return Relay(path, on_progress=loaded, on_notice=noticed, **self._settings.relay_options())

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relaylite.chain.agents import Agent
 from relaylite.chain.attachments import Attachment
@@ -75,6 +75,10 @@ class EngineThread(threading.Thread):
 
     def load(self, path: Path) -> None:
         self._put_guarded(partial(self._jobs.load, path))
+
+    def keep(self, save: Callable[[dict[str, Any]], None]) -> None:
+        """Give the conversation to `save`, if there is one."""
+        self._put_guarded(partial(self._jobs.keep, save))
 
     def clear(self) -> None:
         """Start a new conversation."""

@@ -36,6 +36,7 @@ class AgentsDialog(Dialog[ChainChoice]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+d", "done", "Apply", priority=True),
+        Binding("ctrl+g", "edit_outside", "Editor", priority=True),
         Binding("a", "add", "Add"),
         Binding("delete,backspace", "remove", "Remove"),
         Binding("shift+up,u", "shift(-1)", "Up"),
@@ -163,6 +164,9 @@ class AgentsDialog(Dialog[ChainChoice]):
             agent, pauses = self._rows[self._selected]
             self._rows[self._selected] = agent, not pauses
             self._show(self._selected)
+
+    def action_edit_outside(self) -> None:
+        self.query_one("#instructions", TextField).edit_outside()
 
     def action_done(self) -> None:
         if self._keep():

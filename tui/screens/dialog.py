@@ -16,7 +16,7 @@ from textual.widgets import Button, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from relaylite.paths import expanded
-from relaylite.terminal_text import fit_for_terminal
+from relaylite.terminal_text import fit_for_terminal, one_line
 from relaylite.tui.widgets.fields import LineField, TextField
 
 Result = TypeVar("Result")
@@ -36,6 +36,13 @@ class Dialog(ModalScreen[Result | None], Generic[Result]):
         box.border_title, box.border_subtitle = self.title_text, self.hint
         return box
 
+    def tell(self, text: str, seconds: float) -> None:
+        """Say something in the frame, in place of the keys, for some seconds: a notice would lie over the dialog, or be hidden by it."""
+        box = next(iter(self.query(".dialog")), None)
+        if box is not None:
+            box.border_subtitle = one_line(text, 90)
+            self.set_timer(seconds, lambda: setattr(box, "border_subtitle", self.hint))
+
     def answer(self, result: Result | None) -> None:
         """Leave with `result`. Keys that were pressed before the dialog was gone may answer again: that counts for nothing."""
         if not self._is_answered:
@@ -49,8 +56,11 @@ class Dialog(ModalScreen[Result | None], Generic[Result]):
 class TextDialog(Dialog[str]):
     """Edit a text of several lines; gives the new text."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+d", "done", "Done", priority=True)]
-    hint = "Ctrl+D applies it · Esc leaves it as it was"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+d", "done", "Done", priority=True),
+        Binding("ctrl+g", "edit_outside", "Editor", priority=True),
+    ]
+    hint = "Ctrl+D applies it · Ctrl+G opens $EDITOR · Esc leaves it as it was"
 
     def __init__(self, title: str, text: str, note: str = "") -> None:
         super().__init__()
@@ -62,6 +72,9 @@ class TextDialog(Dialog[str]):
                 yield Static(Content(self._note), classes="note")
             yield TextField(self._text, id="text")
             yield Button("Apply", variant="primary", id="done", compact=True)
+
+    def action_edit_outside(self) -> None:
+        self.query_one(TextField).edit_outside()
 
     @on(Button.Pressed, "#done")
     def action_done(self) -> None:

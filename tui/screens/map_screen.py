@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Footer
 
+from relaylite.terminal_text import one_line
 from relaylite.tui.conversation import TurnRecord
 from relaylite.tui.widgets.inspector.map_panel import MapPanel
 
@@ -41,6 +42,12 @@ class MapScreen(Screen[None]):
     def action_turn(self, step: int) -> None:
         self._place = max(0, min(self._place + step, len(self._turns) - 1))
         self._show()
+
+    def tell(self, text: str, seconds: float) -> None:
+        """Say something in the map's frame for some seconds."""
+        panel = self.query_one(MapPanel)
+        panel.border_subtitle = one_line(text, 90)
+        self.set_timer(seconds, lambda: setattr(panel, "border_subtitle", ""))
 
     def _show(self) -> None:
         self.query_one(MapPanel).show(self._turns[self._place] if self._turns else None)

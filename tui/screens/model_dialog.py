@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+
 from textual import on
 from textual.app import ComposeResult
 from textual.content import Content
+from textual.message import Message
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
@@ -12,6 +16,8 @@ from relaylite.gguf.catalog import CatalogEntry, load_catalog
 from relaylite.tui.screens.dialog import Dialog
 from relaylite.tui.text import figures
 from relaylite.tui.widgets.fields import LineField
+
+log = logging.getLogger(__name__)
 
 
 class ModelDialog(Dialog[str]):
@@ -22,6 +28,13 @@ class ModelDialog(Dialog[str]):
 
     title_text = "Model"
     hint = "Enter opens, fetching it first if need be · Esc leaves"
+
+    class Found(Message):
+        """Which models of the catalogue are on this machine, by name."""
+
+        def __init__(self, is_here: Mapping[str, bool]) -> None:
+            super().__init__()
+            self.is_here = is_here
 
     def __init__(self, current: str) -> None:
         super().__init__()
@@ -35,18 +48,22 @@ class ModelDialog(Dialog[str]):
     def on_mount(self) -> None:
         self.query_one(OptionList).highlighted = 0
         self.query_one(OptionList).focus()
-        self.run_worker(self._look, thread=True, name="catalogue")
+        self.run_worker(self._look, thread=True, name="catalogue", exit_on_error=False)
 
     def _look(self) -> None:
-        """Find out which models are here. In a thread: the first look at the hub's cache imports a large package."""
-        for entry in load_catalog().values():
-            is_here = entry.path() is not None
-            if self.is_attached:
-                self.app.call_from_thread(self._mark, entry, is_here)
+        """Find out which models are here. In a thread: the first look at the hub's cache imports a large package.
 
-    def _mark(self, entry: CatalogEntry, is_here: bool) -> None:
+        The dialog may be gone before this is done: then nobody reads the message.
+        """
+        try:
+            self.post_message(self.Found({entry.name: entry.path() is not None for entry in load_catalog().values()}))
+        except Exception:  # such as a cache that may not be read: the list stays without it
+            log.exception("which models are on this machine is not known")
+
+    def on_model_dialog_found(self, event: Found) -> None:
         for options in self.query(OptionList):  # none once the dialog is being taken down
-            options.replace_option_prompt(entry.name, self._line(entry, is_here))
+            for entry in load_catalog().values():
+                options.replace_option_prompt(entry.name, self._line(entry, event.is_here[entry.name]))
 
     def _line(self, entry: CatalogEntry, is_here: bool | None) -> Content:
         place = ("…", "$muted") if is_here is None else ("on this machine", "$success") if is_here else ("will be fetched", "$warning")

@@ -18,11 +18,12 @@ from relaylite.tui.screens.dialog import Dialog
 KEY_WIDTH = 9
 TEXT_WIDTH = 56  # beside the keys, also on a screen of 80 columns
 INPUT_KEYS = (
-    ("Enter", "Send"),
+    ("Enter", "Send; on an empty input go on after a pause, a stop or a failure"),
     ("Ctrl+J", "New line (also Shift+Enter, Alt+Enter)"),
     ("↑ ↓", "In the first or last line: messages sent before"),
-    ("Tab", "To the transcript and back"),
-    ("Ctrl+C", "Copy the selection; twice: quit"),
+    ("@file", 'Attach a file: @notes.md, or @"my notes.md"'),
+    ("Tab", "To the newest block and back"),
+    ("Ctrl+C", "Copy the selection; stop; twice: quit (as Ctrl+Q)"),
 )
 BLOCK_KEYS = (
     ("↑ ↓", "Block before and after (also K, J)"),
@@ -30,6 +31,21 @@ BLOCK_KEYS = (
     ("P", "Unfold the prompt: what was relayed, from where"),
     ("C E R", "Copy; edit; answer again from this agent on"),
     ("M V", "Measure a full prefill; show this turn's cell map"),
+    ("B W", "Copy a code block; write one to a file"),
+    ("others", "What you type or paste goes to the input"),
+)
+MAP_KEYS = (
+    ("← → ↑ ↓", "Token before and after, layer up and down (also the mouse)"),
+    ("Home End", "First and last token; PgUp and PgDn go 100 on"),
+    ("+ -", "Zoom in and out (also Z, X)"),
+    ("[ ]", "The turn before, the turn after"),
+    ("Esc", "Back (also F3, Q)"),
+)
+DIALOG_KEYS = (
+    ("Esc", "Leave without a change"),
+    ("Ctrl+D", "Apply, or overwrite"),
+    ("Ctrl+G", "Edit the text in $EDITOR"),
+    ("Find line", "Enter or ↓ next place, ↑ the one before, Esc closes it"),
 )
 SIGNS = (
     ("» › ·", "Reads all answers before it, the last one, the task only"),
@@ -66,6 +82,8 @@ class HelpPage(Dialog[None]):
         yield from self._section("Without a key", ((c.title, c.about) for c in COMMANDS if not c.keys))
         yield from self._section("In the input", INPUT_KEYS)
         yield from self._section("On a block of the transcript", BLOCK_KEYS)
+        yield from self._section("In the cell map", MAP_KEYS)
+        yield from self._section("In dialogs", DIALOG_KEYS)
         yield from self._section("Signs", SIGNS)
 
     def _section(self, title: str, rows: Iterable[tuple[str, str]]) -> Iterable[Content]:

@@ -30,3 +30,19 @@ def _lines(conversation: Conversation, wanted: str) -> Iterator[Hit]:
             for number, line in enumerate(source.splitlines()):
                 if wanted in line.casefold():
                     yield Hit(item, number)
+
+
+def places_of(wanted: str, text: str) -> list[tuple[int, int]]:
+    """Where `wanted` stands in `text`, letters of either case: `[start, end)` each.
+
+    Folding makes some letters longer, ß to ss, so a place in folded text is another one in the text.
+    """
+    wanted = wanted.casefold()
+    folded = [letter.casefold() for letter in text]
+    owners = [at for at, letters in enumerate(folded) for _ in letters]
+    whole, places = "".join(folded), []
+    at = whole.find(wanted) if wanted else -1
+    while at >= 0:
+        places.append((owners[at], owners[at + len(wanted) - 1] + 1))
+        at = whole.find(wanted, at + len(wanted))
+    return places

@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from textual import _ansi_sequences, events
+from textual import events
 from textual.message import Message
 
 from relaylite.tui.files import History
 from relaylite.tui.widgets.fields import TextField
 
 NEW_LINE_KEYS = ("ctrl+j", "shift+enter", "alt+enter", "shift+\r")  # the last: xterm's modifyOtherKeys
-
-
-class _AltEnter:
-    value = "alt+enter"
-
-
-def teach_alt_enter() -> None:
-    """Terminals without the kitty protocol send ESC CR for Alt+Enter, which Textual 8 takes for Enter."""
-    sequences: Any = _ansi_sequences.ANSI_SEQUENCES_KEYS
-    sequences["\x1b\r"] = sequences["\x1b\n"] = (_AltEnter,)
 
 
 class PromptInput(TextField):
@@ -30,6 +20,9 @@ class PromptInput(TextField):
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
+
+    class Left(Message):
+        """Tab: to the conversation."""
 
     def __init__(self, history: History, **kwargs: Any) -> None:
         super().__init__(highlight_cursor_line=False, **kwargs)
@@ -46,6 +39,10 @@ class PromptInput(TextField):
             event.stop()
             event.prevent_default()
             self.insert("\n")
+        elif event.key == "tab":
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.Left())
         else:
             await super()._on_key(event)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 
 from textual.content import Content
-from textual.widgets import Static
 
 from relaylite.engine.interface import ModelInfo
 from relaylite.terminal_text import one_line
@@ -16,11 +15,12 @@ from relaylite.tui import look
 from relaylite.tui.conversation import Conversation, TurnRecord
 from relaylite.tui.engine.opener import Progress
 from relaylite.tui.text import figures
+from relaylite.tui.widgets.quiet import QuietStatic
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
-class TopBar(Static):
+class TopBar(QuietStatic):
     """Name, model, context filled, time saved."""
 
     def __init__(self, conversation: Conversation) -> None:
@@ -48,7 +48,7 @@ class TopBar(Static):
         left = Content.assemble((" relaylite ", "bold $primary"), (self._model, "$foreground"), (f" {self._note}", "$muted"))
         right = Content.assemble((self._filled(), "$muted"), (self._saved(), "$success"), " ")
         space = self.size.width - left.cell_length - right.cell_length
-        self.update(left if space < 1 else Content.assemble(left, " " * space, right), layout=False)
+        self.show(left if space < 1 else Content.assemble(left, " " * space, right))
 
     def _filled(self) -> str:
         last = self._conversation.last
@@ -61,7 +61,7 @@ class TopBar(Static):
         return f"  saved {'' if is_measured else '≈ '}{figures.milliseconds(saved)}" if n_turns and saved > 0 else ""
 
 
-class StatusLine(Static):
+class StatusLine(QuietStatic):
     """The running turn with a spinner and seconds; else the last turn in one line."""
 
     def __init__(self) -> None:
@@ -76,9 +76,7 @@ class StatusLine(Static):
         what = f"{record.agent} {record.state}" if record is not None else "starting"
         color = look.STATE_COLORS[record.state] if record is not None else "$secondary"
         written = f" · {figures.count(record.n_tokens)} tokens" if record is not None and record.n_tokens else ""
-        self.update(
-            Content.assemble((f" {sign} ", color), (what, color), (f" {seconds:.1f} s{written} · Esc stops", "$muted")), layout=False
-        )
+        self.show(Content.assemble((f" {sign} ", color), (what, color), (f" {seconds:.1f} s{written} · Esc stops", "$muted")))
 
     def show_progress(self, progress: Progress) -> None:
         """How far fetching, loading or checking a model is; `spin` keeps it moving."""
@@ -97,7 +95,7 @@ class StatusLine(Static):
         filled = round(24 * share) if progress.fraction is not None else 0
         bar, rest = ("━" * filled, "━" * (24 - filled)) if progress.fraction is not None else ("", "")
         facts = f" {figures.percent(share)} · Esc stops" if progress.fraction is not None else ""
-        self.update(
+        self.show(
             Content.assemble(
                 (f" {SPINNER[self._tick % len(SPINNER)]} ", "$secondary"),
                 (f"{one_line(progress.stage, 40)} ", "$foreground"),
@@ -105,23 +103,27 @@ class StatusLine(Static):
                 (rest, "$panel"),
                 (f"{facts} {time.monotonic() - self._stage_since:.0f} s", "$muted"),
             ),
-            layout=False,
         )
+
+    def show_measuring(self, share: float | None) -> None:
+        """`share` of the estimated time of a full prefill has passed; None where that is not known."""
+        far = "" if share is None else f" ≈ {figures.percent(min(share, 0.99))}"
+        self.show_text(f"Measuring a full prefill…{far} · Esc stops")
 
     def end_progress(self) -> None:
         self._progress = None
 
     def show_text(self, text: str, style: str = "$muted") -> None:
-        self.update(Content.styled(f" {text}", style), layout=False)
+        self.show(Content.styled(f" {text}", style))
 
     def show_turn(self, record: TurnRecord | None) -> None:
         metrics = record.metrics if record is not None else None
         if record is None or metrics is None:
-            self.update(Content(""), layout=False)
+            self.show(Content(""))
             return
         full = record.full_prefill
         against = f" (full {'' if full[1] else '≈ '}{figures.milliseconds(full[0])})" if full is not None and record.saved_ms else ""
-        self.update(
+        self.show(
             Content.assemble(
                 (f" {look.STATE_SIGNS[record.state]} ", look.STATE_COLORS[record.state]),
                 (record.agent, "bold"),
@@ -129,5 +131,4 @@ class StatusLine(Static):
                 (f" · prompt reuse {figures.percent(metrics.prompt_reuse)}", "$muted"),
                 (f" · {metrics.decode_tokens_per_s:.0f} tokens/s" if metrics.decode_tokens_per_s else "", "$muted"),
             ),
-            layout=False,
         )

@@ -79,7 +79,7 @@ def command(
         methods = parse_methods(policies)
         with open_engine(settings, output, n_ctx=_context_for(wanted), verbose=verbose) as engine:
             about |= _about(engine, settings, wanted)
-            bench = Bench(engine, methods, _agents(settings), wanted)
+            bench = Bench(engine, methods, _agents(settings, output), wanted)
             try:
                 _measure(bench, tasks, n, output, samples)
             finally:
@@ -110,9 +110,9 @@ def _context_for(wanted: BenchOptions) -> int:
     return max(4096, (max(wanted.relayed, default=0) * 5 // 4 + 1024 + wanted.chains.max_tokens) // 256 * 256)
 
 
-def _agents(settings: Settings) -> tuple[Agent, ...] | None:
+def _agents(settings: Settings, output: Output) -> tuple[Agent, ...] | None:
     """Those of the command line; None if it names none: what settings say is for runs, a benchmark takes those that fit its tasks."""
-    return agents_of(settings) if settings.sources.get("agents", "").startswith("--") else None
+    return agents_of(settings, output) if settings.sources.get("agents", "").startswith("--") else None
 
 
 def _measure(bench: Bench, tasks: list[Task], n: int, output: Output, samples: list[Sample]) -> None:

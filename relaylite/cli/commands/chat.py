@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +14,7 @@ from relaylite.chain.attachments import Attachment, read_attachment
 from relaylite.cli import options
 from relaylite.cli.chains import agents_of
 from relaylite.cli.command import Command
-from relaylite.cli.group import TERMINATED
+from relaylite.cli.group import BY_SIGNAL
 from relaylite.cli.interrupts import Terminated, lost_worker
 from relaylite.cli.opening import open_relay
 from relaylite.cli.plain_chat import PlainChat
@@ -23,6 +24,7 @@ from relaylite.settings.settings import Settings
 
 if TYPE_CHECKING:
     from relaylite.api import Relay
+    from relaylite.chain.agents import Agent
     from relaylite.chain.chain import Chain
 
 EXAMPLES = (
@@ -41,15 +43,16 @@ EXAMPLES = (
 def command(plain: bool, session: str | None, files: tuple[str, ...], settings: Settings, quiet: bool, verbose: bool) -> int:
     """Talk to a chain of agents; each keeps its history.
 
-    On a terminal this opens an app. Elsewhere, or with --plain, each line read is a message. Files go with the first message.
+    On a terminal this opens an app. Elsewhere, with TERM=dumb, or with --plain, each line read is a message. Files go with the first
+    message.
     """
     saved = sessions.load(session) if session is not None else None
-    agents, attached = agents_of(settings), [read_attachment(file) for file in files]
-    if not plain and sys.stdin.isatty() and sys.stdout.isatty():
-        return _in_app(settings, session, attached)
     output = Output(quiet=quiet)
+    agents, attached = agents_of(settings, output), [read_attachment(file) for file in files]
+    if not plain and sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        return _in_app(settings, session, attached)
     with open_relay(settings, output, verbose=verbose) as relay:
-        chain = _resumed(relay, saved, settings) if saved is not None else relay.chain(agents)
+        chain = _resumed(relay, saved, settings, agents) if saved is not None else relay.chain(agents)
         return PlainChat(chain, output, attached, keep=lambda: _keep(chain, session)).run()
 
 
@@ -57,18 +60,18 @@ def _in_app(settings: Settings, session: str | None, attached: list[Attachment])
     from relaylite.tui import run_app
 
     code = run_app(settings, session=session, files=attached)
-    if code == TERMINATED:
+    if code > BY_SIGNAL:
         if lost := lost_worker():  # the app had the terminal when that was said
             raise RelayliteError(lost)
-        raise Terminated
+        raise Terminated(number=code - BY_SIGNAL)
     return code
 
 
-def _resumed(relay: Relay, saved: Mapping[str, Any], settings: Settings) -> Chain:
+def _resumed(relay: Relay, saved: Mapping[str, Any], settings: Settings, agents: Sequence[Agent]) -> Chain:
     """The conversation as it was saved, but for agents and policy that flags or variables name."""
     chain = relay.chain_from_dict(saved)
     if settings.is_forced("agents"):
-        chain.agents = agents_of(settings)
+        chain.agents = agents
     if settings.is_forced("policy") or settings.is_forced("fidelity"):
         chain.policy = relay.policy
     return chain

@@ -33,6 +33,6 @@ def command(document: Document) -> None:
     output = Output()
     for row in rows:
         output.line(f"{row['name']} = {shown(row['name'], row['value'])}  ({row['source']})")
-        output.write(f"    {row['about']}\n")
+        output.line(f"    {row['about']}")
     output.line(f"settings file: {paths.settings_file()}")
     output.line(f"agents file: {paths.agents_file()}")

@@ -15,6 +15,8 @@ from relaylite.cli.terminal import Output
 from relaylite.errors import UsageError
 from relaylite.gguf.catalog import CatalogEntry, find_entry, find_remote, load_catalog, resolve_model
 
+HEADINGS = ("", "name", "weights", "file", "context", "licence", "good for (* is on this machine)")
+
 
 @click.group(
     "models",
@@ -36,7 +38,7 @@ def list_models(document: Document) -> None:
     document.value = [_to_dict(entry) for entry in entries]
     if document.is_wanted:
         return
-    rows = [_row(entry) for entry in entries]
+    rows = [HEADINGS, *map(_row, entries)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     output = Output()
     for row in rows:
@@ -60,9 +62,10 @@ def pull(model: str, quiet: bool, verbose: bool) -> None:
             find_remote(model)
         found.append(str(resolve_model(model, lambda *step: post(step))))
 
-    for name, done, total in Work(work, kept=lambda: "stopped; what was fetched is kept, the same command goes on from there"):
-        output.progress(name, done, total)
-    output.status("")
+    stopped = "stopped; what was fetched is kept, the same command goes on from there"
+    for name, done, total in Work(work, kept=lambda: stopped, tick=output.tick):
+        output.download(name, done, total)
+    output.end_progress()
     output.line(found[0])
 
 
@@ -76,7 +79,7 @@ def path(model: str) -> None:
     place = entry.path() if entry else download.cached(find_remote(model))
     if place is None:
         raise UsageError(f"{model} is not on this machine; `relaylite models pull {model}` fetches it")
-    click.echo(place)
+    Output().line(str(place))
 
 
 @command.command("rm")
@@ -91,7 +94,7 @@ def remove(model: str) -> None:
     freed = download.remove(find_remote(model))
     if not freed:
         raise UsageError(f"{model} is not on this machine")
-    click.echo(f"removed {model}: {freed / 1e6:.1f} MB")
+    Output().line(f"removed {model}: {freed / 1e6:.1f} MB")
 
 
 def _is_here(model: str) -> bool:

@@ -16,6 +16,7 @@ from relaylite.cli.document import Document
 from relaylite.cli.opening import open_engine
 from relaylite.cli.progress import with_progress
 from relaylite.cli.terminal import Output
+from relaylite.errors import UsageError
 from relaylite.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ def command(
     from relaylite.bench.tasks import read_tasks
     from relaylite.calibrate.calibration import Calibration, CalibrationOptions
 
+    for file in (svg_file, png_file, out):
+        if file is not None and not file.parent.is_dir():
+            raise UsageError(f"cannot write {file}: there is no folder {file.parent}")
     output = Output(quiet=quiet)
     tasks = read_tasks(tasks_file or paths.calibration_tasks_file())
     wanted = CalibrationOptions() if chains is None else CalibrationOptions(n_chains=chains, seconds=float("inf"))
@@ -60,12 +64,12 @@ def command(
         calibration = Calibration(engine, tasks, wanted)
         findings = with_progress(calibration.run, calibration.cancel, output)
         profile = findings.profile(engine)
-    figure = findings.similarity.figure()
-    _draw(figure, svg_file, png_file)
     document.value = json.loads(profile.to_json())
+    output.note(f"the profile is in {_keep(profile, out)}")
+    figure = findings.similarity.figure()
     if not document.is_wanted:
         _show(findings, figure, output)
-    output.note(f"the profile is in {_keep(profile, out)}")
+    _draw(figure, svg_file, png_file)
 
 
 def _draw(figure: Figure, svg_file: Path | None, png_file: Path | None) -> None:

@@ -14,8 +14,9 @@ from relaylite.cli.command import Command
 from relaylite.cli.document import Document
 from relaylite.cli.narrator import Narrator
 from relaylite.cli.opening import open_relay
-from relaylite.cli.tasks import read_task
+from relaylite.cli.tasks import has_unread_input, read_task
 from relaylite.cli.terminal import Output
+from relaylite.errors import UsageError
 from relaylite.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,18 +52,22 @@ def command(
 
     Answers go to stdout; figures and notes go to stderr.
     """
+    if last and document.is_wanted:
+        raise UsageError("--last does nothing with --json, which prints all answers; leave one out")
     output = Output(quiet=quiet)
     document.value = {"model": settings.model, "policy": settings.policy, "agents": [], "error": None}
-    text, attached, agents = read_task(task, task_file), [read_attachment(file) for file in files], agents_of(settings)
+    text, attached, agents = read_task(task, task_file), [read_attachment(file) for file in files], agents_of(settings, output)
     narrator = Narrator(output, agents, shows_answers=not (last or document.is_wanted))
     with open_relay(settings, output, verbose=verbose) as relay:
+        if has_unread_input():  # asked late: what writes it takes its time too
+            output.note("note: standard input is not read, since the task is given; attach it with --file /dev/stdin")
         chain = relay.chain(agents)
         try:
             _show(chain, text, attached, narrator)
         finally:
             output.end_line()
             document.value = {**chain.result.to_dict(), "error": None}
-        if last and not document.is_wanted:
+        if last:
             output.write(chain.result.text)
             output.end_line()
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
+from relaylite import paths
 from relaylite.chain import sessions
 from relaylite.cli import options
-from relaylite.cli.command import Group
+from relaylite.cli.command import Command, Group
 from relaylite.cli.document import Document
 from relaylite.cli.terminal import Output
+from relaylite.errors import UsageError
+from relaylite.plugins import exporters
 
 FIRST_MESSAGE = 48  # characters of it that are shown
 
@@ -40,12 +44,33 @@ def command(context: click.Context, document: Document) -> None:
         output.line(f"{session.name.ljust(width)}  {_about(session)}")
 
 
+@command.command(
+    "export", cls=Command, examples=("relaylite sessions export work", "relaylite sessions export work --as json -o work.json")
+)
+@click.argument("name")
+@click.option("--as", "format_name", metavar="FORMAT", default="markdown", help="markdown, json, or a format that a plugin brings.")
+@click.option("-o", "--output", "file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Write it to FILE.")
+def export(name: str, format_name: str, file: Path | None) -> None:
+    """Print the conversation NAME in a format for people or other programs."""
+    output = Output()
+    conversation = sessions.load(name)
+    if conversation is None:
+        raise UsageError(f"there is no session {name!r}; `relaylite sessions` lists them")
+    text = exporters.export(conversation, format_name, exporters.load_exporters(output.notice))
+    if file is None:
+        output.write(text)
+        output.end_line()
+    else:
+        with paths.replacing(file, mode=0o666) as written:
+            written.write_text(text, encoding="utf-8", errors="replace")
+
+
 @command.command("rm")
 @click.argument("name")
 def remove(name: str) -> None:
     """Remove the conversation NAME."""
     sessions.remove(name)
-    click.echo(f"removed {name}")
+    Output().line(f"removed {name}")
 
 
 def _about(session: sessions.Session) -> str:

@@ -48,7 +48,7 @@ def clear() -> None:
 
     folder = _folder()
     try:
-        click.echo(f"removed {folder.clear() / 1e6:.1f} MB")
+        Output().line(f"removed {folder.clear() / 1e6:.1f} MB")
     except CannotWrite as error:
         raise RelayliteError(f"{folder.path} could not be cleared; is another relaylite writing there? {error}") from error
 
@@ -63,7 +63,10 @@ def verify(document: Document) -> None:
     n_right, damaged = _folder().verify()
     document.value = {"right": n_right, "removed": damaged}
     if not document.is_wanted:
-        click.echo(f"{n_right} files are right" + "".join(f"\n{name} was damaged and is removed" for name in damaged))
+        output = Output()
+        output.line(f"{n_right} files are right")
+        for name in damaged:
+            output.line(f"{name} was damaged and is removed")
     if damaged:
         raise click.exceptions.Exit(1)
 

@@ -9,6 +9,7 @@ import socket
 import click
 
 from relaylite.cli.command import Command
+from relaylite.cli.interrupts import ending_signals
 from relaylite.cli.terminal import Output
 from relaylite.errors import RelayliteError, UsageError
 from relaylite.machine.resources import physical_cores
@@ -38,7 +39,7 @@ def command(host: str, port: int, threads: int | None) -> None:
     _check_free(host, port)
     llama.start()
     output.note(f"serving at {host}:{port}; on the other machine: relaylite run --rpc {host}:{port} …; Ctrl-C ends")
-    for number in (signal.SIGINT, signal.SIGTERM):  # the call below does not come back to Python
+    for number in (signal.SIGINT, *ending_signals()):  # the call below does not come back to Python
         signal.signal(number, signal.SIG_DFL)
     devices.serve(f"{host}:{port}", threads or physical_cores())
     raise RelayliteError(f"llama.cpp could not serve at {host}:{port}")

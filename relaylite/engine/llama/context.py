@@ -14,7 +14,7 @@ import numpy.typing as npt
 from relaylite.engine.llama import log
 from relaylite.engine.llama.model import Model, Sketch
 from relaylite.engine.llama.pointer import still_open
-from relaylite.errors import ModelError
+from relaylite.errors import ModelError, NativeError
 from relaylite.reuse.kv_types import KV_TYPES
 from relaylite.reuse.rows import Tokens
 
@@ -80,7 +80,8 @@ class Context:
         return int(ctypes.cast(self.pointer, ctypes.c_void_p).value or 0)
 
     def decode(self, tokens: Sequence[int] | Tokens, position: int, *, all_logits: bool = False) -> int:
-        """Compute 1 to n_batch tokens from `position` on, with logits of the last one or of all. Raises ValueError for another number.
+        """Compute 1 to n_batch tokens from `position` on, with logits of the last one or of all. Raises ValueError for another number,
+        NativeError for an id that the vocabulary lacks.
 
         Returns llama_decode's code: 0 is success, 2 is aborted.
         """
@@ -88,6 +89,8 @@ class Context:
         n = len(tokens)
         if not 0 < n <= self.n_batch:
             raise ValueError(f"{n} tokens in a batch of {self.n_batch}")
+        if (strange := next((token for token in tokens if not 0 <= token < self._n_vocab), None)) is not None:  # ctypes would wrap it
+            raise NativeError(f"there is no token {strange!r:.30}; the vocabulary has {self._n_vocab}")
         batch.n_tokens = n
         for j, token in enumerate(tokens):
             batch.token[j] = token
@@ -103,11 +106,17 @@ class Context:
 
     def logits_in_place(self) -> npt.NDArray[np.float32]:
         """The same as llama.cpp holds them: to be read only, and only until the next batch."""
-        return np.ctypeslib.as_array(lc.llama_get_logits_ith(self.pointer, -1), shape=(self._n_vocab,))
+        return self._seen(lc.llama_get_logits_ith(self.pointer, -1), (self._n_vocab,))
 
     def all_logits(self, n: int) -> npt.NDArray[np.float32]:
         """float32 `[n, n_vocab]` of the last batch of `n` tokens, decoded with `all_logits`; a copy."""
-        return np.ctypeslib.as_array(lc.llama_get_logits(self.pointer), shape=(n, self._n_vocab)).copy()
+        return self._seen(lc.llama_get_logits(self.pointer), (n, self._n_vocab)).copy()
+
+    @staticmethod
+    def _seen(logits: Any, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+        if not logits:
+            raise NativeError(f"llama.cpp has no logits: {log.last_error()}")
+        return np.ctypeslib.as_array(logits, shape=shape)
 
     def length(self) -> int:
         """Of the live sequence, in tokens."""

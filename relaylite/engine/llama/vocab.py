@@ -9,6 +9,7 @@ import llama_cpp as lc
 
 from relaylite.engine.llama.dry import DrySamplers
 from relaylite.engine.llama.pointer import still_open
+from relaylite.prompt.tokenizer import known_ids
 
 _GUARD = "\x01"
 
@@ -16,7 +17,8 @@ _GUARD = "\x01"
 class Vocab:
     """Token ids and their bytes. Fulfils `prompt.tokenizer.Tokenizer`. Raises EngineClosed when the model is closed.
 
-    Any thread may call `piece`.
+    Any thread may call `piece` and `tokenize`. No id reaches llama.cpp unchecked: it throws for one that it lacks, and that ends the
+    process.
     """
 
     def __init__(self, pointer: Any, *, is_spaced: bool) -> None:
@@ -43,7 +45,7 @@ class Vocab:
         return self._text_of(self._special_eos)
 
     def _text_of(self, token: int) -> str:
-        return lc.llama_vocab_get_text(self._pointer, token).decode("utf-8", "replace") if token >= 0 else ""
+        return lc.llama_vocab_get_text(self._pointer, token).decode("utf-8", "replace") if 0 <= token < self.n_tokens else ""
 
     def _raw(self, text: str, parse_special: bool) -> list[int]:
         data = text.encode("utf-8")
@@ -66,9 +68,10 @@ class Vocab:
         return guarded[n:] if guarded[:n] == self._guard else self._raw(text, parse_special)
 
     def piece(self, token: int) -> bytes:
-        """Bytes of one token; b"" for control tokens."""
+        """Bytes of one token; b"" for control tokens. Raises UsageError for what is no id of this vocabulary."""
         known = self._pieces.get(token)
         if known is None:
+            [token] = known_ids([token], self.n_tokens, "a token's text")
             buffer = ctypes.create_string_buffer(64)
             n = lc.llama_token_to_piece(self._pointer, token, buffer, 64, 0, False)
             if n < 0:
@@ -78,7 +81,7 @@ class Vocab:
         return known
 
     def is_eog(self, token: int) -> bool:
-        return bool(lc.llama_vocab_is_eog(self._pointer, token))
+        return 0 <= token < self.n_tokens and bool(lc.llama_vocab_is_eog(self._pointer, token))
 
     def close(self) -> None:
         self.dry.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from relaylite.tui.screens.main import choosing, documents, editing, looking, running
+from relaylite.tui.screens.main import choosing, code, documents, editing, looking, running
 from relaylite.tui.screens.main.desk import Desk
 
 ACTS: dict[str, Callable[[Desk], None]] = {
@@ -21,6 +21,9 @@ ACTS: dict[str, Callable[[Desk], None]] = {
     "edit_message": editing.edit_message,
     "edit_answer": editing.edit_last,
     "copy_answer": editing.copy_last,
+    "copy_code": code.copy_last,
+    "write_code": code.write_last,
+    "editor": editing.edit_outside,
     "search": looking.open_search,
     "new": documents.new,
     "save": documents.save,

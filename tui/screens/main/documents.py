@@ -1,4 +1,4 @@
-"""Actions on files: conversations begun, saved, loaded and exported; a picture of the screen."""
+"""Actions on files: conversations begun, saved, loaded and exported; code and pictures written. Nothing is overwritten unasked."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from relaylite.errors import RelayliteError
 from relaylite.tui import files
 from relaylite.tui.screens.dialog import PathDialog
 from relaylite.tui.screens.main.desk import Desk
+from relaylite.tui.screens.overwrite_dialog import OverwriteDialog
 
 
 def new(desk: Desk) -> None:
@@ -19,7 +20,7 @@ def new(desk: Desk) -> None:
 
 def save(desk: Desk) -> None:
     if not desk.refuses():
-        _ask_path(desk, "Save conversation", Path("conversation.json"), desk.engine.save)
+        _ask_path(desk, "Save conversation", Path("conversation.json"), partial(_unless_there, desk, None, desk.engine.save))
 
 
 def load(desk: Desk) -> None:
@@ -33,7 +34,7 @@ def export(desk: Desk) -> None:
 
 def export_to(desk: Desk, path: Path) -> None:
     state = desk.state
-    _write(desk, path, files.markdown_of(state.conversation.rounds, state.info.name if state.info else "", state.policy.label))
+    write(desk, files.markdown_of(state.conversation.rounds, state.info.name if state.info else "", state.policy.label), path)
 
 
 def picture(desk: Desk) -> None:
@@ -41,16 +42,39 @@ def picture(desk: Desk) -> None:
 
 
 def save_picture(desk: Desk, path: Path) -> None:
-    _write(desk, path, desk.app.export_screenshot(title="relaylite", simplify=True))
+    write(desk, desk.app.export_screenshot(title="relaylite", simplify=True), path, is_compared=False)
 
 
-def _write(desk: Desk, path: Path, text: str) -> None:
-    try:
-        files.write_text(path, text)
-    except RelayliteError as error:
-        desk.app.notify(str(error), title="Failed", severity="error")
+def ask_and_write(desk: Desk, title: str, path: Path, text: str) -> None:
+    """Ask where `text` goes, and write it there."""
+    _ask_path(desk, title, path, partial(write, desk, text))
+
+
+def write(desk: Desk, text: str, path: Path, *, is_compared: bool = True) -> None:
+    """Write `text`, asking first if there is something else at `path`; with a comparison, if wished."""
+
+    def write_now(path: Path) -> None:
+        try:
+            files.write_text(path, text)
+        except RelayliteError as error:
+            desk.app.notify(str(error), title="Failed", severity="error")
+        else:
+            desk.app.notify(f"Saved to {path}")
+
+    _unless_there(desk, text if is_compared else None, write_now, path)
+
+
+def _unless_there(desk: Desk, text: str | None, then: Callable[[Path], None], path: Path) -> None:
+    """Do `then` with `path`; if there is something, only if the user wants it overwritten."""
+
+    def take(wants: bool | None) -> None:
+        if wants:
+            then(path)
+
+    if path.exists() and not path.is_dir():
+        desk.app.push_screen(OverwriteDialog(path, text), take)
     else:
-        desk.app.notify(f"Saved to {path}")
+        then(path)
 
 
 def _ask_path(desk: Desk, title: str, path: Path, then: Callable[[Path], None]) -> None:

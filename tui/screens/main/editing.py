@@ -5,8 +5,9 @@ from __future__ import annotations
 from relaylite.terminal_text import fit_for_terminal
 from relaylite.tui.conversation import TurnRecord
 from relaylite.tui.screens.dialog import TextDialog
-from relaylite.tui.screens.main import looking, running
+from relaylite.tui.screens.main import code, looking, running
 from relaylite.tui.screens.main.desk import Desk
+from relaylite.tui.text.corrections import corrected
 from relaylite.tui.widgets.transcript.blocks import Block, MessageBlock, TurnBlock, Wish
 
 
@@ -20,7 +21,14 @@ def act_on(desk: Desk, block: Block, wish: Wish) -> None:
         else:
             desk.app.notify("Only the last message can be changed.", severity="warning")
     elif isinstance(block, TurnBlock):
-        acts = {"edit": edit, "retry": running.retry, "measure": running.measure, "map": looking.show_map}
+        acts = {
+            "edit": edit,
+            "retry": running.retry,
+            "measure": running.measure,
+            "map": looking.show_map,
+            "copy_code": code.copy,
+            "write_code": code.write,
+        }
         acts[wish](desk, block.record)
 
 
@@ -31,6 +39,12 @@ def edit_message(desk: Desk) -> None:
         desk.parts.input.give_back(rounds[-1].task)
         desk.engine.drop(None)
         desk.parts.input.focus()
+
+
+def edit_outside(desk: Desk) -> None:
+    """What is in the input, in the user's editor."""
+    desk.parts.input.focus()
+    desk.parts.input.edit_outside()
 
 
 def edit_last(desk: Desk) -> None:
@@ -47,8 +61,8 @@ def edit(desk: Desk, record: TurnRecord) -> None:
         return
 
     def take(text: str | None) -> None:
-        if text is not None and text != fit_for_terminal(record.text):  # what the dialog showed
-            desk.engine.edit(record.round, record.index, text)
+        if text is not None and (new := corrected(record.text, text)) != record.text:
+            desk.engine.edit(record.round, record.index, new)
 
     note = "What you change is read anew by the next agents instead of being taken over."
     desk.app.push_screen(TextDialog(f"Correct {record.agent}'s answer", record.text, note), take)

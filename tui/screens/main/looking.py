@@ -19,7 +19,9 @@ def settings(desk: Desk) -> None:
 
 
 def toggle_panel(desk: Desk) -> None:
-    desk.app.main.toggle_class("-panel")
+    """Wide, beside and alone are three things: what is hidden on a wide screen does not take the conversation's place on a narrow one."""
+    main = desk.app.main
+    main.toggle_class("-panel-off" if main.has_class("-wide") else "-panel-beside" if main.has_class("-medium") else "-panel-alone")
 
 
 def cell_map(desk: Desk) -> None:

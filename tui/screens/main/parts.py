@@ -9,6 +9,7 @@ from relaylite.tui.files import History
 from relaylite.tui.run_state import RunState
 from relaylite.tui.widgets.chain_strip import ChainStrip
 from relaylite.tui.widgets.inspector.inspector import Inspector
+from relaylite.tui.widgets.notice_bar import NoticeBar
 from relaylite.tui.widgets.prompt_input import PromptInput
 from relaylite.tui.widgets.search_bar import SearchBar
 from relaylite.tui.widgets.status import StatusLine, TopBar
@@ -24,6 +25,7 @@ class MainParts:
     transcript: Transcript
     inspector: Inspector
     search: SearchBar
+    notices: NoticeBar
     status: StatusLine
     input: PromptInput
 
@@ -36,6 +38,7 @@ def make_parts(state: RunState, piece: Callable[[int], str], history: History) -
         transcript=Transcript(state.conversation, state.color_at),
         inspector=Inspector(state.conversation, piece, state.color_of),
         search=SearchBar(),
+        notices=NoticeBar(),
         status=StatusLine(),
-        input=PromptInput(history, id="input", placeholder="Message to the agents"),
+        input=PromptInput(history, id="input", placeholder=state.invitation),
     )

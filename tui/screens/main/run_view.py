@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from relaylite.events import ChainFinished, ChainStarted, Phase, PrefillDone, TextDelta, TurnFinished, TurnStarted
+from relaylite.tui import look
 from relaylite.tui.conversation import State, TurnRecord
 from relaylite.tui.engine import reports
 from relaylite.tui.run_state import RunState
@@ -13,6 +14,7 @@ from relaylite.tui.screens.main.parts import MainParts
 
 PHASE_STATES: dict[str, State] = {"render": "reusing", "place": "reusing", "repair": "repairing", "suffix": "reading", "write": "writing"}
 FIGURES_EVERY = 10  # ticks between two drawings of a growing answer's figures
+STATUS_EVERY = 4  # of the seconds and the sign that turns: each drawing is bytes on the line
 
 RunReport = (
     ChainStarted | TurnStarted | Phase | PrefillDone | TextDelta | TurnFinished | ChainFinished | reports.Attached | reports.RunEnded
@@ -49,20 +51,24 @@ class RunView:
     def tick(self) -> None:
         """Called many times a second: the seconds that the running turn has taken, and what else goes on."""
         state, parts = self._state, self._parts
+        if parts.input.placeholder != state.invitation:
+            parts.input.placeholder = state.invitation
+        self._ticks += 1
+        if state.running is not None and state.running.state == "writing" and self._ticks % FIGURES_EVERY == 0:
+            self._grow(state.running)
+        if self._ticks % STATUS_EVERY:
+            return
         if state.info is None:
             parts.status.spin()
         elif state.running_since is not None:
             parts.status.show_running(state.running, time.monotonic() - state.running_since)
-            if state.running is not None and state.running.state == "writing":
-                self._grow(state.running)
         elif state.is_measuring:
-            parts.status.show_text("Measuring a full prefill… Esc stops")
+            parts.status.show_measuring(state.measured_share)
 
     def _grow(self, record: TurnRecord) -> None:
         """The context fills while an answer is written."""
         self._parts.top.redraw()
-        self._ticks += 1
-        if record is self._parts.inspector.record and self._ticks % FIGURES_EVERY == 0:
+        if record is self._parts.inspector.record:
             self._parts.inspector.refresh_figures()
 
     async def _chain_started(self, report: ChainStarted) -> None:
@@ -136,6 +142,8 @@ class RunView:
         if report.outcome == "failed":
             self._notices.complain(report.reason)
         else:
-            if report.outcome == "paused":
-                self._notices.say("Paused. F9 corrects the answer; Enter on an empty input goes on.", timeout=8)
-            parts.status.show_turn(state.conversation.last)
+            last = state.conversation.last
+            if report.outcome == "paused" and last is not None:
+                parts.status.show_text(f"{look.PAUSE_SIGN} Paused after {last.agent}: Enter goes on, F9 corrects the answer", "$warning")
+            else:
+                parts.status.show_turn(last)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 from relaylite.tui.commands import in_place_of
 from relaylite.tui.conversation import TurnRecord
@@ -43,11 +44,12 @@ def _begin(desk: Desk) -> None:
 
 
 def cancel(desk: Desk) -> None:
-    """Stop what runs; else close the search. Then go to the input."""
-    if desk.state.is_working:
+    """Close the search if that has the focus; else stop what runs; else close the search. Then go to the input."""
+    search = desk.parts.search
+    if desk.state.is_working and not search.has_focus_within:
         desk.engine.cancel()
-    elif desk.parts.search.is_open:
-        desk.parts.search.close()
+    elif search.is_open:
+        search.close()
         desk.parts.transcript.clear_mark()
     desk.parts.input.focus()
 
@@ -81,5 +83,5 @@ def measure_shown(desk: Desk) -> None:
 
 def measure(desk: Desk, record: TurnRecord) -> None:
     if not desk.refuses():
-        desk.state.is_measuring = True
+        desk.state.is_measuring, desk.state.measuring_since, desk.state.measured_turn = True, time.monotonic(), record
         desk.engine.measure(record.round, record.index)

@@ -24,7 +24,7 @@ from relaylite.tui.screens.main.report_view import ReportView
 from relaylite.tui.widgets.chain_strip import ChainStrip
 from relaylite.tui.widgets.prompt_input import PromptInput
 from relaylite.tui.widgets.search_bar import SearchBar
-from relaylite.tui.widgets.transcript.blocks import TurnBlock
+from relaylite.tui.widgets.transcript.blocks import Block, TurnBlock
 
 if TYPE_CHECKING:
     from relaylite.tui.app import RelayApp
@@ -49,6 +49,7 @@ class MainScreen(Screen[None]):
             yield parts.transcript
             yield parts.inspector
         yield parts.search
+        yield parts.notices
         yield parts.status
         yield parts.input
         yield Footer(show_command_palette=True, compact=True)
@@ -56,9 +57,28 @@ class MainScreen(Screen[None]):
     def on_mount(self) -> None:
         self.parts.input.focus()
 
+    def on_resize(self) -> None:
+        """Figures that took the conversation's place on a narrow screen leave it when the screen was wider meanwhile."""
+        if self.has_class("-wide") or self.has_class("-medium"):
+            self.remove_class("-panel-alone")
+
     def action_command(self, name: str) -> None:
         """Do what the command of that name does."""
         ACTS[name](self.desk)
+
+    @on(Block.Typed)
+    def _typed(self, event: Block.Typed) -> None:
+        """Text that was typed or pasted on a block belongs into the input."""
+        self.parts.input.focus()
+        self.parts.input.insert(event.text)
+
+    @on(PromptInput.Left)
+    def _go_to_newest(self) -> None:
+        blocks = self.parts.transcript.blocks
+        if blocks and self.parts.transcript.display:
+            blocks[-1].focus()
+        else:
+            self.focus_next()
 
     @on(PromptInput.Sent)
     async def _send(self, event: PromptInput.Sent) -> None:

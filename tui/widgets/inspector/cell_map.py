@@ -110,6 +110,7 @@ class CellMapView(Widget, can_focus=True):
         start, end = self._window
         length = (end - start) // factor if factor > 0 else (end - start) * -factor
         self._set_window(self.cursor_position - length // 2, length)
+        self.post_message(self.CursorMoved(self.cursor_position, self.cursor_layer))
 
     def _set_window(self, start: int, length: int) -> None:
         if self._cells is None:

@@ -30,14 +30,14 @@ class Inspector(VerticalScroll, can_focus=False):
     def show(self, record: TurnRecord | None) -> None:
         """Show that turn's figures and cells."""
         self.record = record
-        self.query_one(MetricsPanel).show(record)
+        self.query_one(MetricsPanel).show_turn(record)
         self.query_one(MapPanel).show(record)
         self.query_one(HistoryPlot).redraw()
 
     def refresh_figures(self) -> None:
         """The figures of a turn that is being written have changed."""
         if self.display:
-            self.query_one(MetricsPanel).show(self.record)
+            self.query_one(MetricsPanel).show_turn(self.record)
 
     def show_memory(self, memory: Memory) -> None:
         self.query_one(MetricsPanel).show_memory(memory)

@@ -85,6 +85,14 @@ class MapPanel(Vertical):
         place = bisect_right(self._ends, position)
         return self._parts[place] if place < len(self._parts) else None
 
+    def _token_at(self, position: int) -> str:
+        """The name of the token there, "" behind the last part. Equal parts stand in many prompts, so a part is known by its place."""
+        place = bisect_right(self._ends, position)
+        if place >= len(self._parts):
+            return ""
+        tokens = self._parts[place].tokens
+        return token_name(self._piece(tokens[position - (self._ends[place] - len(tokens))]))
+
     def _origins(self) -> Content:
         """A letter for each column: whose text stands there."""
         return Content.assemble(*(self._origin_sign(self._part_at(position)) for position in self.view.column_positions))
@@ -103,13 +111,10 @@ class MapPanel(Vertical):
         n_layer, n = cells.cells.shape
         position, layer = self.view.cursor_position, self.view.cursor_layer
         part = self._part_at(position)
-        token = ""
-        if part is not None:
-            token = token_name(self._piece(part.tokens[position - (self._ends[self._parts.index(part)] - len(part.tokens))]))
         start, end = self.view.window
         window = "" if (start, end) == (0, n) else f" · showing {figures.count(start)}–{figures.count(end)}"
         return Content.assemble(
-            (f"token {figures.count(position)}/{figures.count(n)} {token}", "bold"),
+            (f"token {figures.count(position)}/{figures.count(n)} {self._token_at(position)}", "bold"),
             (f" · layer {layer}/{n_layer} · ", "$muted"),
             cell_name(cells, position, layer),
             (f" · {origin_of(part)}" if part is not None else "", "$muted"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from textual.content import Content
-from textual.widgets import Static
 
 from relaylite.engine.interface import Memory
 from relaylite.metrics import STAGES, TurnMetrics
 from relaylite.tui.conversation import Conversation, TurnRecord
 from relaylite.tui.text import figures
+from relaylite.tui.widgets.quiet import QuietStatic
 
 FigureLine = tuple[str, str, str]  # label, value, bar
 LABEL_WIDTH = 15
@@ -38,7 +38,7 @@ def token_lines(metrics: TurnMetrics, bar_width: int) -> Iterable[FigureLine]:
         yield f"{indent}{label}", figures.count(n), figures.bar(n / total, bar_width)
 
 
-class MetricsPanel(Static):
+class MetricsPanel(QuietStatic):
     """Shows the last turn, or the one that is selected in the transcript."""
 
     def __init__(self, conversation: Conversation) -> None:
@@ -48,7 +48,7 @@ class MetricsPanel(Static):
         self._memory: Memory | None = None
         self.border_title = "Figures"
 
-    def show(self, record: TurnRecord | None) -> None:
+    def show_turn(self, record: TurnRecord | None) -> None:
         self._record = record
         self._redraw()
 
@@ -63,7 +63,7 @@ class MetricsPanel(Static):
         self._redraw()
 
     def _redraw(self) -> None:
-        self.update(self.content_of(self._record))
+        super().show(self.content_of(self._record))
 
     def content_of(self, record: TurnRecord | None) -> Content:
         """The panel's text for a turn."""

@@ -7,8 +7,8 @@ core here. This one keeps wrapped lines, parses only the block that is being wri
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
-from itertools import accumulate
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, zip_longest
 
 from textual import events
 from textual.content import Content
@@ -20,26 +20,22 @@ from textual.visual import RenderOptions
 from textual.widget import Widget
 
 from relaylite.terminal_text import fit_for_terminal
-from relaylite.tui.text.markdown_lines import Line, MarkdownBlock, blocks_of
+from relaylite.tui.text.changes import changed_region
+from relaylite.tui.text.markdown_lines import MarkdownBlock, blocks_of
+from relaylite.tui.text.search import places_of
+from relaylite.tui.text.wrapped import Row, Selected, rows_of, text_of
 
-HIT_STYLE = "black on $accent"
+HIT_STYLE = "underline $accent"
+CURRENT_HIT_STYLE = "bold black on $accent"
 
 
 @dataclass(slots=True)
 class _Laid:
-    """A block wrapped to a width: rows with the style that fills them, and the strips drawn so far."""
+    """A block wrapped to a width, and the strips drawn so far."""
 
     block: MarkdownBlock
-    rows: list[tuple[Content, str]]
+    rows: list[Row]
     strips: dict[int, Strip] = field(default_factory=dict)
-
-
-def wrapped(line: Line, width: int) -> list[Content]:
-    """The rows of one line; continuations stand below the text, not below its marker."""
-    parts = line.content.wrap(max(2, width - len(line.first))) or [Content("")]
-    return [
-        Content.assemble((line.first if i == 0 else line.rest, "$primary" if not line.fill else ""), part) for i, part in enumerate(parts)
-    ]
 
 
 class Answer(Widget):
@@ -54,14 +50,20 @@ class Answer(Widget):
         self._n_settled = 0  # blocks before the last
         self._ends: list[int] = []  # row after each block
         self._wrap_width = 0
-        self._hit = ""
+        self._hit, self._hit_line = "", -1
         self._take(fit_for_terminal(text))
 
     def write(self, text: str) -> None:
         """Append `text`."""
-        rows = self._n_rows
+        n_rows, settled = self._n_rows, self._n_settled
+        start, before = self._ends[settled - 1] if settled else 0, self._rows_behind(settled)
         self._take(fit_for_terminal(text))
-        self.refresh(layout=self._n_rows != rows)  # laying out the whole screen costs ten times a repaint
+        if self._n_rows != n_rows:
+            self.refresh(layout=True)
+            return
+        changes = (changed_region(new, old, start + y) for y, (new, old) in enumerate(zip_longest(self._rows_behind(settled), before)))
+        if regions := [region for region in changes if region is not None]:
+            self.refresh(*regions)  # laying out the whole screen costs ten times a repaint, and a repaint ten times a row
 
     def settle(self, text: str) -> None:
         """Show `text`, whatever was written before."""
@@ -71,22 +73,32 @@ class Answer(Widget):
             self._take(text)
             self.refresh(layout=True)
 
-    def mark(self, text: str) -> None:
-        """Show where `text` stands; "" shows nothing."""
-        if text != self._hit:
-            self._hit = text
+    def mark(self, text: str, line: int) -> None:
+        """Show where `text` stands, and stronger where it does on this line of the source; "" shows nothing."""
+        if (text, line) != (self._hit, self._hit_line):
+            self._hit, self._hit_line = text, line
             self._redraw()
 
     def row_of(self, line: int) -> int:
-        """The row at which the block with this line of the source begins."""
+        """The row at which this line of the source is shown."""
         place = max(0, bisect_right([laid.block.start for laid in self._laid], line) - 1)
-        return self._ends[place - 1] if place else 0
+        if place >= len(self._laid):
+            return 0
+        inner = next((number for number, row in enumerate(self._laid[place].rows) if self._shows(row, line)), 0)
+        return (self._ends[place - 1] if place else 0) + inner
+
+    def _shows(self, row: Row, line: int) -> bool:
+        return row.line.start <= line < row.line.end
 
     # -- keeping rows ------------------------------------------------------------------------------------------------
 
     @property
     def _n_rows(self) -> int:
         return max(0, self._ends[-1] - 1) if self._ends else 0
+
+    def _rows_behind(self, settled: int) -> list[Content]:
+        """What the rows of all blocks but the first `settled` ones show."""
+        return [content for laid in self._laid[settled:] for content in (*(row.content for row in laid.rows), Content(""))]
 
     def _take(self, text: str) -> None:
         """Add text to the source and parse what is not settled."""
@@ -95,7 +107,7 @@ class Answer(Widget):
         blocks = blocks_of(rest)
         del self._laid[self._n_settled :]
         offset = self._open_line
-        self._laid += [self._lay(MarkdownBlock(block.start + offset, block.end + offset, block.lines)) for block in blocks]
+        self._laid += [self._lay(_moved(block, offset)) for block in blocks]
         if len(blocks) > 1:
             n_lines = blocks[-1].start
             self._open_at += sum(len(line) for line in rest.splitlines(keepends=True)[:n_lines])
@@ -105,7 +117,7 @@ class Answer(Widget):
 
     def _lay(self, block: MarkdownBlock) -> _Laid:
         width = self._wrap_width or 80
-        return _Laid(block, [(row, line.fill) for line in block.lines for row in wrapped(line, width)])
+        return _Laid(block, [row for line in block.lines for row in rows_of(line, width)])
 
     def _count(self) -> None:
         self._ends = list(accumulate(len(laid.rows) + 1 for laid in self._laid))
@@ -145,15 +157,17 @@ class Answer(Widget):
             return Strip.blank(width, self.rich_style).apply_offsets(0, y)
         selection = self.text_selection
         if selection is not None:
-            return self._draw(*laid.rows[row], width, selection.get_span(y)).apply_offsets(0, y)
+            return self._draw(laid.rows[row], width, selection.get_span(y)).apply_offsets(0, y)
         if row not in laid.strips:
-            laid.strips[row] = self._draw(*laid.rows[row], width, None)
+            laid.strips[row] = self._draw(laid.rows[row], width, None)
         return laid.strips[row].apply_offsets(0, y)
 
-    def _draw(self, content: Content, fill: str, width: int, selected: tuple[int, int] | None) -> Strip:
-        if fill:
-            content = content.pad_right(max(0, width - content.cell_length)).stylize_before(fill)
-        content = self._marked(content)
+    def _draw(self, row: Row, width: int, selected: tuple[int, int] | None) -> Strip:
+        content = row.content
+        if row.fill:
+            content = content.pad_right(max(0, width - content.cell_length)).stylize_before(row.fill)
+        for start, end in places_of(self._hit, content.plain) if self._hit else ():
+            content = content.stylize(CURRENT_HIT_STYLE if self._shows(row, self._hit_line) else HIT_STYLE, start, end)
         if selected is not None:
             start, end = selected
             style = Style.from_styles(self.screen.get_component_styles("screen--selection"))
@@ -161,17 +175,24 @@ class Answer(Widget):
         strips = content.render_strips(width, 1, self.visual_style, RenderOptions(self._get_style, {}))
         return (strips[0] if strips else Strip.blank(width)).adjust_cell_length(width, self.rich_style)
 
-    def _marked(self, content: Content) -> Content:
-        plain, wanted = content.plain.casefold(), self._hit.casefold()
-        at = plain.find(wanted) if wanted else -1
-        while at >= 0:
-            content = content.stylize(HIT_STYLE, at, at + len(wanted))
-            at = plain.find(wanted, at + len(wanted))
-        return content
-
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        rows = [line for laid in self._laid for line in [*(row.plain for row, _ in laid.rows), ""]]
-        return selection.extract("\n".join(rows)), "\n"
+        """The selected text, without the breaks of wrapping."""
+        rows = [row for laid in self._laid for row in (*laid.rows, None)]
+        selected = []
+        for y, row in enumerate(rows[:-1]):
+            if (span := selection.get_span(y)) is not None:
+                length = len(row.content.plain) if row is not None else 0
+                start, end = span
+                selected.append(Selected(row, min(start, length), length if end == -1 else min(end, length)))
+        return text_of(selected), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()
+
+
+def _moved(block: MarkdownBlock, lines: int) -> MarkdownBlock:
+    """The block, `lines` further down in the source."""
+    if not lines:
+        return block
+    moved = tuple(replace(line, start=line.start + lines, end=line.end + lines) for line in block.lines)
+    return MarkdownBlock(block.start + lines, block.end + lines, moved)

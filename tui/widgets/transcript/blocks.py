@@ -16,13 +16,15 @@ from relaylite.terminal_text import fit_for_terminal
 from relaylite.tui import look
 from relaylite.tui.conversation import FINISHED, RoundRecord, TurnRecord
 from relaylite.tui.text import figures
-from relaylite.tui.widgets.transcript.answer import Answer
+from relaylite.tui.text.corrections import fit_with_line_ends
+from relaylite.tui.text.search import places_of
+from relaylite.tui.widgets.transcript.answer import CURRENT_HIT_STYLE, HIT_STYLE, Answer
 from relaylite.tui.widgets.transcript.prompt_parts import PromptParts
 
 MESSAGE_LINES, MESSAGE_CHARACTERS = 12, 1000  # of a long message that are shown until it is unfolded
 MESSAGE_LIMIT = 40_000  # characters shown when it is unfolded; the chain has all of it
 
-Wish = Literal["copy", "edit", "retry", "measure", "map"]
+Wish = Literal["copy", "edit", "retry", "measure", "map", "copy_code", "write_code"]
 
 
 class Block(Vertical, can_focus=True):
@@ -41,12 +43,28 @@ class Block(Vertical, can_focus=True):
             super().__init__()
             self.block, self.wish = block, wish
 
+    class Typed(Message):
+        """Text that was typed or pasted here and is no key of a block."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
     class Unfolded(Message):
         """The block shows more than before; its beginning should be seen."""
 
         def __init__(self, block: Block) -> None:
             super().__init__()
             self.block = block
+
+    def on_key(self, event: events.Key) -> None:
+        if event.is_printable and event.character and not self._bindings.key_to_bindings.get(event.key):
+            event.stop()
+            self.post_message(self.Typed(event.character))
+
+    def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        self.post_message(self.Typed(fit_with_line_ends(event.text)))
 
     def action_ask(self, wish: Wish) -> None:
         self.post_message(self.Asked(self, wish))
@@ -59,6 +77,7 @@ class MessageBlock(Block):
         super().__init__(classes="message")
         self.round = round
         self.is_folded = True
+        self._hit, self._hit_line = "", -1
 
     @property
     def source(self) -> str:
@@ -75,16 +94,28 @@ class MessageBlock(Block):
         if not self.is_folded:
             more = len(text) - MESSAGE_LIMIT
             note = f"\n… {figures.count(more)} more characters" if more > 0 else ""
-            return Content.assemble(fit_for_terminal(text[:MESSAGE_LIMIT]), (note, "$muted"))
+            return Content.assemble(self._marked(text[:MESSAGE_LIMIT]), (note, "$muted"))
         lines = text[:MESSAGE_CHARACTERS].splitlines()[:MESSAGE_LINES]
         shown = "\n".join(lines)
         more = len(text) - len(shown)
         note = f"\n▶ {figures.count(more)} more characters; Enter unfolds" if more > 1 else ""
-        return Content.assemble(fit_for_terminal(shown), (note, "$muted"))
+        return Content.assemble(self._marked(shown), (note, "$muted"))
 
     def mark(self, text: str, line: int) -> int:
-        """A message shows no mark; its first row stands for every line."""
-        return 0
+        """Show where `text` stands, stronger on that line, "" for nowhere; the row at which a search should look."""
+        if (text, line) != (self._hit, self._hit_line):
+            self._hit, self._hit_line = text, line
+            self.query_one(".body", Static).update(self._content())
+        return 1 + max(0, line)
+
+    def _marked(self, text: str) -> Content:
+        shown = []
+        for number, line in enumerate(text.splitlines()):
+            content = Content(fit_for_terminal(line))
+            for start, end in places_of(self._hit, content.plain) if self._hit else ():
+                content = content.stylize(CURRENT_HIT_STYLE if number == self._hit_line else HIT_STYLE, start, end)
+            shown.append(content)
+        return Content("\n").join(shown)
 
     async def action_fold(self) -> None:
         self.is_folded = not self.is_folded
@@ -105,6 +136,8 @@ class TurnBlock(Block):
         Binding("r", "ask('retry')", "Retry"),
         Binding("m", "ask('measure')", "Measure"),
         Binding("v", "ask('map')", "Map"),
+        Binding("b", "ask('copy_code')", "Copy code"),
+        Binding("w", "ask('write_code')", "Write code"),
     ]
 
     def __init__(self, record: TurnRecord, color: str, colors: dict[str, str]) -> None:
@@ -137,7 +170,7 @@ class TurnBlock(Block):
         answer = self.answer
         if answer is None:
             return 0
-        answer.mark(text)
+        answer.mark(text, line)
         return answer.virtual_region.y + answer.row_of(line)
 
     @property
@@ -191,6 +224,7 @@ class TurnBlock(Block):
             (record.agent, f"bold {self._color}"),
             (" (edited)" if record.was_edited else "", "$warning"),
             (f" {look.STATE_SIGNS[state]}" + (f" {state}" if state != "done" else ""), look.STATE_COLORS[state]),
+            (f" {self._warning()}" if self._warning() else "", "$warning"),
             (f"  {facts}" if facts else "", "$muted"),
         )
 
@@ -205,9 +239,14 @@ class TurnBlock(Block):
         facts.append(f"prompt reuse {figures.percent(metrics.prompt_reuse)}")
         if record.state in FINISHED:
             facts.append(f"{figures.count(record.n_tokens)} tokens")
-            if record.finish_reason == "length":
-                facts.append("cut: the context is full" if metrics.is_context_full else "cut at max tokens")
         return facts
+
+    def _warning(self) -> str:
+        """What is wrong with the answer; it stands before the figures, which may be cut."""
+        record, metrics = self.record, self.record.metrics
+        if metrics is None or record.state not in FINISHED or record.finish_reason != "length":
+            return ""
+        return "cut: the context is full" if metrics.is_context_full else "cut at max tokens"
 
 
 AnyBlock = MessageBlock | TurnBlock

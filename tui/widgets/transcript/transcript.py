@@ -65,6 +65,11 @@ class Transcript(VerticalScroll, can_focus=False):
         if self._follows:
             self.scroll_end(animate=False, immediate=True)
 
+    def on_resize(self) -> None:
+        """A notice or a longer input takes rows from the conversation: its end stays in sight."""
+        if self._follows:
+            self.scroll_end(animate=False, immediate=True)
+
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         self._follows = new_value >= self.max_scroll_y and not self._is_placing
@@ -162,7 +167,10 @@ class Transcript(VerticalScroll, can_focus=False):
             return
         if block.is_folded:
             await block.action_fold()
-        self.clear_mark()
+        for other in self.blocks:
+            if other is not block:
+                other.remove_class("hit")
+                other.mark("", -1)
         block.add_class("hit")
         self._place(partial(self._scroll_to_line, block, line, text))
 
@@ -175,7 +183,7 @@ class Transcript(VerticalScroll, can_focus=False):
         """Take the mark of the last `reveal` away."""
         for block in self.blocks:
             block.remove_class("hit")
-            block.mark("", 0)
+            block.mark("", -1)
 
     def on_block_unfolded(self, event: Block.Unfolded) -> None:
         self._place(partial(self.scroll_to_widget, event.block, animate=False, top=True))
