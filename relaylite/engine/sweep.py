@@ -23,6 +23,7 @@ from relaylite.reuse.rows import Mask, Tokens, is_finite
 from relaylite.reuse.selection import angle, score, select, thinned, weighted
 
 OF_LAST_BATCH = ("logits", "mass")  # results that are not one for each token
+N_READERS = 32  # last new tokens whose attention is asked for, at most
 ForcedSelection = Callable[[Plan], Tokens]  # positions of span tokens to compute from their ids, whatever their deviation
 
 
@@ -158,8 +159,12 @@ class Sweep:
             self._note_attention(f"attn-{p.l_det}", probe.attention[is_selected])
 
     def _mass_of(self, p: RelayParameters) -> tuple[str, ...]:
-        """The attention of the prompt's last new tokens to all others, if selecting asks for it."""
-        return ("mass",) if p.attended else ()
+        """The attention of the prompt's last new tokens to all others, if selecting asks for it.
+
+        A layer with a window shows nothing of what lies beyond it, so none that is shorter than the prompt is asked.
+        """
+        sees_all = not 0 < self._cache.layers[p.l_det].n_window < len(self._plan.tokens)
+        return ("mass",) if p.attended and sees_all else ()
 
     def _note_attention(self, name: str, vectors: F32) -> None:
         """What the probe saw of selected tokens replaces what was captured: their rows will belong to this context."""
@@ -190,9 +195,12 @@ class Sweep:
     # -- beside the shipped path: the value detector, and an l_end before the last layer -----------------------------------
 
     def _probe_values(self, entering: Active, p: RelayParameters) -> Probe:
-        """The paper's way: all tokens run from `l_start` to `l_det`, where V of the candidates is compared."""
+        """The paper's way: all tokens run from `l_start` to `l_det`, where V of the candidates is compared.
+
+        Their rows of `l_det` are at hand and written too, so that attention there (`mass`) sees no slot that is still to be filled.
+        """
         both = self._active.merged(entering)
-        got = self._run((p.l_start, p.l_det), both, want=("v", "hidden", *self._mass_of(p)))
+        got = self._run((p.l_start, p.l_det), both, write_end=p.l_det + 1, want=("v", "hidden", *self._mass_of(p)))
         self._mass = got.get("mass")
         is_candidate = np.isin(both.positions, entering.positions)
         both = Active(both.positions, got["hidden"])
@@ -230,7 +238,7 @@ class Sweep:
         p, spans = self._parameters, self._plan.positions(Kind.SPAN)
         cells[:, np.intersect1d(spans, self._whole)] = CellMap.RECOMPUTED
         if p is not None and p.detector == "value" and len(spans):
-            cells[p.l_start : p.l_det, spans] = CellMap.RECOMPUTED
+            cells[p.l_start : p.l_det + 1, spans] = CellMap.RECOMPUTED
         if p is not None and len(self._selected):
             cells[self._first_layer : min(p.l_end + 1, self._n_layer), self._selected] = CellMap.RECOMPUTED
         return CellMap(cells, self._deviation)
@@ -257,7 +265,8 @@ class Sweep:
             is_last = start + size >= len(active)
             positions = active.positions[start : start + size]
             result = self._cache.slice(
-                layers, positions, write_end=write_end, n_probe=min(len(self._plan.segments[-1]), len(positions)) if is_last else 0,
+                layers, positions, write_end=write_end,
+                n_probe=min(len(self._plan.segments[-1]), len(positions), N_READERS) if is_last else 0,
                 tokens=self._plan.tokens[positions] if first == 0 else None,
                 hidden=None if active.hidden is None else active.hidden[start : start + size], is_bitwise=False,
                 want=tuple(name for name in want if is_last or name not in OF_LAST_BATCH),

@@ -34,9 +34,9 @@ class RelayParameters:
     and needs `l_det == l_start`; "value" runs all span tokens from `l_start` on, and compares V. `l_end`: the first layer in which selected
     tokens are no longer computed; they still write K and V there. `n_layer` (shipped): they are computed to the end. A token's score is its
     deviation in multiples of the mean, and up to `lead` more at the start of its span. It is selected if its score exceeds `tau` times the
-    mean score. `attended`: the score is multiplied by the attention that the prompt's last new tokens pay to the token at `l_det`, in
-    multiples of the mean, to this power; 0 does not ask for it. `max_share`: the share of the spans' tokens that is selected at most; for
-    more than 256 tokens it is raised to the power of 1 + `thinning` for each doubling.
+    mean score. `attended`: the score is multiplied by the attention that the prompt's last new tokens (32 at most) pay to the token at
+    `l_det`, in multiples of the mean, to this power; 0 does not ask for it. `max_share`: the share of the spans' tokens that is selected
+    at most; for more than 256 tokens it is raised to the power of 1 + `thinning` for each doubling.
     """
 
     l_start: int

@@ -38,7 +38,7 @@ def score(deviation: F32, offsets: Tokens, lead: float) -> F32:
 def weighted(scores: F32, mass: F32, power: float) -> F32:
     """float32 `[n]`: scores times what the suffix pays attention to, `mass` float32 `[n]` in multiples of its mean, to the `power`.
 
-    A power of 0 leaves the scores as they are.
+    A power of 0 leaves the scores as they are. NaN stays NaN.
     """
     mean = float(mass.mean()) if mass.size else 0.0
     return np.asarray(scores * (mass / max(mean, 1e-12)) ** power, np.float32)

@@ -95,6 +95,8 @@ def test_bench_refuses_in_one_line(invoke: Invoke, tiny: str, tasks: str, args: 
         (RelayParameters(1, 1, N_LAYER, "attention"), "relay+l_start=0+l_det=1", False),
         (RelayParameters(1, 1, N_LAYER, "attention"), "relay+l_start=0+l_det=0", True),
         (RelayParameters(1, 2, N_LAYER, "value"), "relay+l_start=0+l_det=0", False),
+        (RelayParameters(1, 1, N_LAYER, "attention"), "relay+attended=1", True),
+        (RelayParameters(1, 2, N_LAYER, "value"), "relay+attended=0.5+tau=0", True),
     ],
 )
 def test_changed_parameters_are_checked_against_the_profile_of_the_model(
