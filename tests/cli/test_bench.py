@@ -30,7 +30,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
 def small_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few parameters: what is tried is tested elsewhere."""
     monkeypatch.setattr(grid, "DEPTHS", (0.0, 0.4))
-    monkeypatch.setattr(grid, "AMOUNTS", ((1.5, 0.18), (1.0, 0.3)))
+    monkeypatch.setattr(grid, "RUNS", ((0.0, 0.4),))
+    monkeypatch.setattr(grid, "AMOUNTS", (0.05, 0.18, 0.3))
+    monkeypatch.setattr(grid, "ATTENDED", (0.0, 1.0))
 
 
 @pytest.fixture
