@@ -1,14 +1,16 @@
 """`Calibration`: chains of one model, parameters tried on every prompt of them, and the profile that comes of it.
 
-Three stages: how rows from writing match (the curve), which layer range is worth most, and how much to select in the best ranges.
+Four stages: how rows from writing match (the curve), which layer range is worth most, how much to select in the best ranges, and on
+prompts of its own whether what was found is better than the default.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,16 +26,16 @@ from relaylite.bench.statistics import ratio_of_means
 from relaylite.bench.tasks import Task
 from relaylite.calibrate import grid
 from relaylite.calibrate.similarity import Similarity, mean, similarity_of
-from relaylite.calibrate.trial import Trial, best_of, front, promising
+from relaylite.calibrate.trial import Trial, best_of, front, not_worse, promising
 from relaylite.engine.engine import Engine
 from relaylite.errors import Cancelled, UsageError
-from relaylite.reuse.policies import FULL, NAIVE, RELAY, Fidelity
-from relaylite.reuse.profile import Profile, RelayParameters
+from relaylite.reuse.policies import FIDELITIES, FULL, NAIVE, RELAY, Fidelity
+from relaylite.reuse.profile import Profile, RelayParameters, default_profile
 
 N_BEST = 3  # layer ranges with which other amounts are tried
 N_CURVES = 4  # prompts that the curve is a mean of
 N_FEWEST = 2  # prompts that a stage measures, however long they take
-TOO_LITTLE = "the model writes too little to calibrate on; give longer tasks with --tasks"
+TOO_LITTLE = "the model writes too little to calibrate on; give more or longer tasks with --tasks"
 OnProgress = Callable[[float, str], None]  # gets the share of the time that is over, in [0, 1], and what is measured now
 Pairs = dict[RelayParameters, list[tuple[Sample, Sample]]]  # of parameters: their sample and naive's on each prompt
 
@@ -46,18 +48,24 @@ class CalibrationOptions:
     """
 
     n_chains: int = 16
-    seconds: float = 220.0
+    seconds: float = 200.0
     max_tokens: int = 160
     n_follow: int = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a calibration found. `trials`: all of the last stage; `best`: those that become the fidelities of the profile."""
+    """What a calibration found. `trials`: all of the stage that varies amounts; `best`: those that become the fidelities of the profile.
+
+    `held_out`, `default`: what the best of `trials`, and the default of an unknown model, did on the prompts of the last stage. A fidelity
+    for which the default did better keeps its parameters.
+    """
 
     similarity: Similarity
     trials: tuple[Trial, ...]
     best: dict[Fidelity, Trial]
+    held_out: dict[Fidelity, Trial]
+    default: dict[Fidelity, Trial]
     n_prompts: int
     seconds: float
 
@@ -69,6 +77,8 @@ class Findings:
         """For `profile.save_profile`; `measured` says on what it rests."""
         measured = {
             "modes": {fidelity: _figures(trial) for fidelity, trial in self.best.items()},
+            "held_out": {fidelity: _figures(trial) for fidelity, trial in self.held_out.items()},
+            "default": {fidelity: _figures(trial) for fidelity, trial in self.default.items()},
             "candidates": [{**_figures(trial), "parameters": asdict(trial.parameters)} for trial in self.front],
             "similarity": {"v": _rounded(self.similarity.v), "k": _rounded(self.similarity.k)},
             "n_prompts": self.n_prompts,
@@ -103,16 +113,23 @@ class Calibration:
     def run(self, on_progress: OnProgress = lambda *_: None) -> Findings:
         """Measure, and find the best parameters. Raises Cancelled, or UsageError if the tasks give nothing to measure."""
         self._started = time.monotonic()
-        n_layer, n_first = self._engine.info.n_layer, max(self._options.n_chains // 3, 2)
+        n_layer, n_chains = self._engine.info.n_layer, max(min(self._options.n_chains, len(self._tasks)), 4)
+        n_first, n_last = max(n_chains // 4, 1), max(n_chains // 4, 1)
+        first, fine_tasks, last = (self._tasks[a:b] for a, b in pairwise((0, n_first, n_chains - n_last, n_chains)))
         similarity = self._similarity(on_progress)
-        coarse = self._stage("ranges", grid.ranges(n_layer), self._tasks[:n_first], (0.1, 0.4), on_progress)
-        best = [trial.parameters for trial in promising(_trials(coarse), N_BEST)]
-        rest = self._tasks[n_first : max(self._options.n_chains, n_first + 2)]
-        fine = self._stage("amounts", grid.amounts(best, n_layer), rest, (0.4, 1.0), on_progress)
+        coarse = self._stage("ranges", grid.ranges(n_layer), first, (0.1, 0.35), on_progress)
+        ranges = [trial.parameters for trial in promising(_trials(coarse), N_BEST)]
+        fine = self._stage("amounts", grid.amounts(ranges, n_layer), fine_tasks, (0.35, 0.8), on_progress)
         trials = _trials({parameters: coarse.get(parameters, []) + pairs for parameters, pairs in fine.items()})
+        found = {fidelity: trial.parameters for fidelity, trial in best_of(trials).items()}
+        default = default_profile("", n_layer).fidelities
+        rivals = dict.fromkeys([*found.values(), *default.values()])
+        judged = _by_parameters(_trials(self._stage("check", rivals, last, (0.8, 1.0), on_progress)))
+        held_out, of_default = ({fidelity: judged[each[fidelity]] for fidelity in FIDELITIES} for each in (found, default))
         on_progress(1.0, "done")
         n_prompts = max(trial.n for trial in trials)
-        return Findings(similarity, tuple(trials), best_of(trials), n_prompts, time.monotonic() - self._started)
+        kept = _measured_most(not_worse(held_out, of_default), trials)
+        return Findings(similarity, tuple(trials), kept, held_out, of_default, n_prompts, time.monotonic() - self._started)
 
     def _similarity(self, on_progress: OnProgress) -> Similarity:
         """The mean curve of a few prompts."""
@@ -159,6 +176,16 @@ class Calibration:
 
 def _trials(found: Pairs) -> list[Trial]:
     return [_trial(parameters, pairs) for parameters, pairs in found.items()]
+
+
+def _by_parameters(trials: Iterable[Trial]) -> dict[RelayParameters, Trial]:
+    return {trial.parameters: trial for trial in trials}
+
+
+def _measured_most(kept: Mapping[Fidelity, Trial], trials: Iterable[Trial]) -> dict[Fidelity, Trial]:
+    """The trials of these parameters that rest on most prompts."""
+    known = _by_parameters(trials)
+    return {fidelity: known.get(trial.parameters, trial) for fidelity, trial in kept.items()}
 
 
 def _trial(parameters: RelayParameters, pairs: Sequence[tuple[Sample, Sample]]) -> Trial:

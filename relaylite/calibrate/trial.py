@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from relaylite.reuse.policies import FIDELITIES, Fidelity
 from relaylite.reuse.profile import RelayParameters
@@ -47,18 +48,49 @@ class Trial:
 def best_of(trials: Sequence[Trial]) -> dict[Fidelity, Trial]:
     """For each fidelity the cheapest trial within its target, or the one that comes closest if none is.
 
-    All of them have the same captured states, so that two vectors a token serve every fidelity. Of the sets of states that were tried,
-    it is the one with which the fidelities together cost least; a missed target counts as cost.
+    `fast` selects less than `balanced`, and `careful` more, wherever such trials exist. All of them start in the same layer, so that two
+    vectors a token serve every fidelity. Of the layers that were tried, it is the one with which the fidelities together cost least; a
+    missed target counts as cost.
     """
-    by_captures: dict[frozenset[tuple[str, str]], list[Trial]] = {}
+    by_start: dict[int, list[Trial]] = {}
     for trial in trials:
-        by_captures.setdefault(frozenset(trial.parameters.captures.items()), []).append(trial)
-    found = [{fidelity: _best_for(fidelity, alike) for fidelity in FIDELITIES} for alike in by_captures.values()]
-    return min(found, key=_burden)
+        by_start.setdefault(trial.parameters.l_start, []).append(trial)
+    return min(map(_apart, by_start.values()), key=_burden)
+
+
+def _apart(trials: Sequence[Trial]) -> dict[Fidelity, Trial]:
+    """The best for each fidelity: `balanced` first, then what selects less, and what selects more and loses no more."""
+    balanced = _best_for("balanced", trials)
+    less = [trial for trial in trials if trial.parameters.max_share < balanced.parameters.max_share]
+    more = [trial for trial in trials if trial.parameters.max_share > balanced.parameters.max_share]
+    surely = [trial for trial in more if trial.loss <= balanced.loss]
+    return {
+        "fast": _best_for("fast", less or [balanced]),
+        "balanced": balanced,
+        "careful": _best_for("careful", surely or more or [balanced]),
+    }
+
+
+def not_worse(found: Mapping[Fidelity, Trial], default: Mapping[Fidelity, Trial]) -> dict[Fidelity, Trial]:
+    """`found`, with the default's trial wherever that lost less, or does its job in less time. Both were measured on the same prompts.
+
+    All are the default's if the fidelities would no longer select more, one after the other, as they do by themselves.
+    """
+    mixed = {fidelity: default[fidelity] if _is_beaten(fidelity, trial, default[fidelity]) else trial for fidelity, trial in found.items()}
+    return mixed if _is_ascending(mixed) or not _is_ascending(default) else dict(default)
+
+
+def _is_beaten(fidelity: Fidelity, trial: Trial, default: Trial) -> bool:
+    return default.loss < trial.loss or _burden({fidelity: default}) < _burden({fidelity: trial})
+
+
+def _is_ascending(trials: Mapping[Fidelity, Trial]) -> bool:
+    shares = [trials[fidelity].parameters.max_share for fidelity in FIDELITIES]
+    return all(a < b for a, b in pairwise(shares))
 
 
 def _burden(best: Mapping[Fidelity, Trial]) -> float:
-    """Cost of all fidelities; a target that is missed weighs more the further it is missed."""
+    """Cost of these fidelities; a target that is missed weighs more the further it is missed."""
     return sum(trial.cost * max(1.0, trial.strain(fidelity) / MARGIN) ** 2 for fidelity, trial in best.items())
 
 

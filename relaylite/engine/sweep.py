@@ -20,8 +20,10 @@ from relaylite.reuse import row_numbers
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.profile import Detector, RelayParameters
 from relaylite.reuse.rows import Mask, Tokens, is_finite
-from relaylite.reuse.selection import angle, score, select, thinned
+from relaylite.reuse.selection import angle, score, select, thinned, weighted
 
+OF_LAST_BATCH = ("logits", "mass")  # results that are not one for each token
+N_READERS = 32  # last new tokens whose attention is asked for, at most
 ForcedSelection = Callable[[Plan], Tokens]  # positions of span tokens to compute from their ids, whatever their deviation
 
 
@@ -87,6 +89,7 @@ class Sweep:
         self._selected = np.empty(0, np.int32)  # span tokens recomputed from `_first_layer` on
         self._first_layer = 0
         self._deviation = np.full(len(plan.tokens), np.nan, np.float32)
+        self._mass: F32 | None = None  # float32 `[n]`, attention of the suffix at `l_det` to each position
         self.new_states: dict[str, tuple[Tokens, F32]] = {}
 
     # -- select: steps 2 to 4 of docs/method.md -----------------------------------------------------------------------------
@@ -119,11 +122,12 @@ class Sweep:
 
     def _run_to_start(self, p: RelayParameters) -> None:
         """Step 2, new tokens: run them to `l_start`. Their states there, and their attention, are noted for later relays."""
-        want = (["hidden"] if p.l_start else []) + (["attention"] if p.detector == "attention" else [])
+        want = (["hidden"] if p.l_start else []) + (["attention", *self._mass_of(p)] if p.detector == "attention" else [])
         if not want:
             return
         write_end = p.l_start + 1 if p.detector == "attention" else p.l_start
         got = self._run((0, p.l_start), self._active, write_end=write_end, want=tuple(want))
+        self._mass = got.get("mass")
         if "attention" in got:
             self.new_states[f"attn-{p.l_det}"] = (self._active.positions, got["attention"])
         if p.l_start:
@@ -146,11 +150,21 @@ class Sweep:
         """Step 4, select: the candidates of the highest scores run on together with the new tokens."""
         self._deviation[candidates] = probe.deviation
         scores = score(probe.deviation, self._offsets(candidates), p.lead)
+        if self._mass is not None:
+            scores = weighted(scores, self._mass[candidates], p.attended)
         is_selected = select(scores, p.tau, thinned(p.max_share, len(candidates), p.thinning))
         self._selected = candidates[is_selected]
         self._active = self._active.merged(probe.entering.only(is_selected))
         if probe.attention is not None:
             self._note_attention(f"attn-{p.l_det}", probe.attention[is_selected])
+
+    def _mass_of(self, p: RelayParameters) -> tuple[str, ...]:
+        """The attention of the prompt's last new tokens to all others, if selecting asks for it.
+
+        A layer with a window shows nothing of what lies beyond it, so none that is shorter than the prompt is asked.
+        """
+        sees_all = not 0 < self._cache.layers[p.l_det].n_window < len(self._plan.tokens)
+        return ("mass",) if p.attended and sees_all else ()
 
     def _note_attention(self, name: str, vectors: F32) -> None:
         """What the probe saw of selected tokens replaces what was captured: their rows will belong to this context."""
@@ -181,9 +195,13 @@ class Sweep:
     # -- beside the shipped path: the value detector, and an l_end before the last layer -----------------------------------
 
     def _probe_values(self, entering: Active, p: RelayParameters) -> Probe:
-        """The paper's way: all tokens run from `l_start` to `l_det`, where V of the candidates is compared."""
+        """The paper's way: all tokens run from `l_start` to `l_det`, where V of the candidates is compared.
+
+        Their rows of `l_det` are at hand and written too, so that attention there (`mass`) sees no slot that is still to be filled.
+        """
         both = self._active.merged(entering)
-        got = self._run((p.l_start, p.l_det), both, want=("v", "hidden"))
+        got = self._run((p.l_start, p.l_det), both, write_end=p.l_det + 1, want=("v", "hidden", *self._mass_of(p)))
+        self._mass = got.get("mass")
         is_candidate = np.isin(both.positions, entering.positions)
         both = Active(both.positions, got["hidden"])
         self._active, self._layer = both.only(~is_candidate), p.l_det
@@ -220,7 +238,7 @@ class Sweep:
         p, spans = self._parameters, self._plan.positions(Kind.SPAN)
         cells[:, np.intersect1d(spans, self._whole)] = CellMap.RECOMPUTED
         if p is not None and p.detector == "value" and len(spans):
-            cells[p.l_start : p.l_det, spans] = CellMap.RECOMPUTED
+            cells[p.l_start : p.l_det + 1, spans] = CellMap.RECOMPUTED
         if p is not None and len(self._selected):
             cells[self._first_layer : min(p.l_end + 1, self._n_layer), self._selected] = CellMap.RECOMPUTED
         return CellMap(cells, self._deviation)
@@ -237,9 +255,9 @@ class Sweep:
         return self._states[name][positions].astype(np.float32)
 
     def _run(self, layers: tuple[int, int], active: Active, *, write_end: int | None = None, want: tuple[str, ...] = ()) -> dict[str, F32]:
-        """A slice over any number of tokens, in batches by position. Results are in `active`'s order; logits are the last batch's."""
+        """A slice over any number of tokens, in batches by position. Results are in `active`'s order; some are the last batch's alone."""
         first, end = layers
-        is_probed = not {"v", "attention"}.isdisjoint(want)
+        is_probed = not {"v", "attention", "mass"}.isdisjoint(want)
         self._late.write(max(end, write_end or 0, end + is_probed))
         size = self._cache.info.n_batch
         parts: dict[str, list[F32]] = {name: [] for name in want}
@@ -248,15 +266,16 @@ class Sweep:
             positions = active.positions[start : start + size]
             result = self._cache.slice(
                 layers, positions, write_end=write_end,
+                n_probe=min(len(self._plan.segments[-1]), len(positions), N_READERS) if is_last else 0,
                 tokens=self._plan.tokens[positions] if first == 0 else None,
                 hidden=None if active.hidden is None else active.hidden[start : start + size], is_bitwise=False,
-                want=tuple(name for name in want if name != "logits" or is_last),
+                want=tuple(name for name in want if is_last or name not in OF_LAST_BATCH),
             )  # fmt: skip
             for name in want:
                 value = getattr(result, name)
                 if value is not None:
                     parts[name].append(value)
-        return {name: values[-1] if name == "logits" else np.concatenate(values) for name, values in parts.items()}
+        return {name: values[-1] if name in OF_LAST_BATCH else np.concatenate(values) for name, values in parts.items()}
 
 
 PROBES: dict[Detector, Callable[[Sweep, Active, RelayParameters], Probe]] = {

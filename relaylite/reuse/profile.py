@@ -34,8 +34,9 @@ class RelayParameters:
     and needs `l_det == l_start`; "value" runs all span tokens from `l_start` on, and compares V. `l_end`: the first layer in which selected
     tokens are no longer computed; they still write K and V there. `n_layer` (shipped): they are computed to the end. A token's score is its
     deviation in multiples of the mean, and up to `lead` more at the start of its span. It is selected if its score exceeds `tau` times the
-    mean score. `max_share`: the share of the spans' tokens that is selected at most; for more than 256 tokens it is raised to the power of
-    1 + `thinning` for each doubling.
+    mean score. `attended`: the score is multiplied by the attention that the prompt's last new tokens (32 at most) pay to the token at
+    `l_det`, in multiples of the mean, to this power; 0 does not ask for it. `max_share`: the share of the spans' tokens that is selected
+    at most; for more than 256 tokens it is raised to the power of 1 + `thinning` for each doubling.
     """
 
     l_start: int
@@ -46,6 +47,7 @@ class RelayParameters:
     max_share: float = 0.25
     lead: float = 0.5
     thinning: float = 0.11
+    attended: float = 0.0
 
     def __post_init__(self) -> None:
         _check_types(dataclasses.asdict(self))
@@ -57,7 +59,7 @@ class RelayParameters:
             raise UsageError("the attention detector needs l_det == l_start, the value detector l_det > l_start")
         if not 0 <= self.max_share <= 1:
             raise UsageError(f"max_share must be in [0, 1], not {self.max_share}")
-        for name in ("tau", "lead", "thinning"):
+        for name in ("tau", "lead", "thinning", "attended"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} must not be negative, as {getattr(self, name)} is")
 
@@ -147,7 +149,7 @@ def _check_types(values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         if name in ("l_start", "l_det", "l_end") and (isinstance(value, bool) or not isinstance(value, int)):
             raise UsageError(f"{name} must be the number of a layer, not {value!r}")
-        if name in ("tau", "max_share", "lead", "thinning") and (
+        if name in ("tau", "max_share", "lead", "thinning", "attended") and (
             isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value)
         ):
             raise UsageError(f"{name} must be a number, not {value!r}")

@@ -35,6 +35,15 @@ def score(deviation: F32, offsets: Tokens, lead: float) -> F32:
     return np.asarray(deviation / max(mean, 1e-12) + lead * np.exp(-offsets / LEAD_TOKENS), np.float32)
 
 
+def weighted(scores: F32, mass: F32, power: float) -> F32:
+    """float32 `[n]`: scores times what the suffix pays attention to, `mass` float32 `[n]` in multiples of its mean, to the `power`.
+
+    A power of 0 leaves the scores as they are. NaN stays NaN.
+    """
+    mean = float(mass.mean()) if mass.size else 0.0
+    return np.asarray(scores * (mass / max(mean, 1e-12)) ** power, np.float32)
+
+
 def thinned(max_share: float, n: int, thinning: float) -> float:
     """`max_share` for `n` tokens: raised to the power of 1 + `thinning` for each doubling beyond 256 tokens. Shares of 0 and 1 stay."""
     n_doublings = max(0.0, math.log2(max(n, 1) / WHOLE_SHARE_TOKENS))

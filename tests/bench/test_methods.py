@@ -111,7 +111,9 @@ def test_what_cannot_be_changed_is_one_line(name: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["relay+size=2", "relay+lead", "relay+lead=x", "relay+l_start=0.5", "relay+", "naive+lead=0"])
+@pytest.mark.parametrize(
+    "name", ["relay+size=2", "relay+lead", "relay+lead=x", "relay+attended=all", "relay+l_start=0.5", "relay+", "naive+lead=0"]
+)
 def test_what_no_model_allows_is_said_without_one(name: str) -> None:
     with pytest.raises(UsageError):
         parse_method(name)

@@ -30,7 +30,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
 def small_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few parameters: what is tried is tested elsewhere."""
     monkeypatch.setattr(grid, "DEPTHS", (0.0, 0.4))
-    monkeypatch.setattr(grid, "AMOUNTS", ((1.5, 0.18), (1.0, 0.3)))
+    monkeypatch.setattr(grid, "RUNS", ((0.0, 0.4),))
+    monkeypatch.setattr(grid, "AMOUNTS", (0.05, 0.18, 0.3))
+    monkeypatch.setattr(grid, "ATTENDED", (0.0, 1.0))
 
 
 @pytest.fixture
@@ -95,6 +97,8 @@ def test_bench_refuses_in_one_line(invoke: Invoke, tiny: str, tasks: str, args: 
         (RelayParameters(1, 1, N_LAYER, "attention"), "relay+l_start=0+l_det=1", False),
         (RelayParameters(1, 1, N_LAYER, "attention"), "relay+l_start=0+l_det=0", True),
         (RelayParameters(1, 2, N_LAYER, "value"), "relay+l_start=0+l_det=0", False),
+        (RelayParameters(1, 1, N_LAYER, "attention"), "relay+attended=1", True),
+        (RelayParameters(1, 2, N_LAYER, "value"), "relay+attended=0.5+tau=0", True),
     ],
 )
 def test_changed_parameters_are_checked_against_the_profile_of_the_model(

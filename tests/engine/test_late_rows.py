@@ -30,6 +30,8 @@ N_LAYER = 10
 DETECTORS = {
     "attention": {"l_start": 2, "l_det": 2, "l_end": N_LAYER, "tau": 1.0, "max_share": 0.3},
     "value": {"l_start": 1, "l_det": 3, "l_end": N_LAYER, "detector": "value", "tau": 1.0, "max_share": 0.3},
+    "attention, attended": {"l_start": 2, "l_det": 2, "l_end": N_LAYER, "tau": 1.0, "max_share": 0.3, "attended": 1.0},
+    "value, attended": {"l_start": 1, "l_det": 5, "l_end": N_LAYER, "detector": "value", "tau": 1.0, "max_share": 0.3, "attended": 1.0},
     "early end": {"l_start": 2, "l_det": 2, "l_end": 7, "tau": 1.0, "max_share": 0.3},
     "from the ids": {"l_start": 0, "l_det": 0, "l_end": N_LAYER, "tau": 1.0, "max_share": 0.3},
 }

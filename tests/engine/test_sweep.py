@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from support.live_engine import LiveEngine, Taken, changed, difference, divergence, plan_of
+from support.live_engine import LiveEngine, Taken, changed, difference, divergence, opened, plan_of
+from support.tiny_models import write_model
 
+from relaylite.engine import sweep
 from relaylite.engine.sweep import PROBES
 from relaylite.errors import ModelError
 from relaylite.metrics import CellMap
+from relaylite.reuse import selection
 from relaylite.reuse.plan import Kind, Plan
 from relaylite.reuse.planner import make_plan
 from relaylite.reuse.policies import NAIVE, RELAY, Policy
@@ -22,7 +27,13 @@ ROUNDING = 2e-2  # what is not recomputed, or wrongly, is off by 0.1 and more
 N_LAYER = 4
 BY_ATTENTION = changed({"l_end": N_LAYER})
 BY_VALUE = changed({"l_det": 2, "l_end": N_LAYER, "detector": "value"})
-EVERYTHING = [BY_ATTENTION, changed({"l_det": 1, "l_end": N_LAYER, "detector": "value"}), BY_VALUE]
+EVERYTHING = {
+    "attention": BY_ATTENTION,
+    "value-1": changed({"l_det": 1, "l_end": N_LAYER, "detector": "value"}),
+    "value-2": BY_VALUE,
+    "attention-attended": changed({"l_end": N_LAYER, "attended": 1.0}),
+    "value-attended": changed({"l_det": 2, "l_end": N_LAYER, "detector": "value", "attended": 0.5}),
+}
 
 Layout = Callable[[LiveEngine, Policy], Plan]
 
@@ -99,7 +110,7 @@ def test_every_detector_that_a_profile_may_name_has_a_way_to_probe() -> None:
     assert set(PROBES) == set(DETECTORS)
 
 
-@pytest.mark.parametrize("parameters", EVERYTHING, ids=["attention", "value-1", "value-2"])
+@pytest.mark.parametrize("parameters", EVERYTHING.values(), ids=EVERYTHING)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_with_everything_selected_relay_is_full(layout: Layout, parameters: RelayParameters, tiny: LiveEngine) -> None:
     tiny.relay_by(parameters)
@@ -180,6 +191,85 @@ def test_deviation_chooses_better_than_its_opposite(tiny: LiveEngine) -> None:
             logits = tiny.logits_of(plan)
             losses[name] += divergence(tiny.full(plan.tokens), logits)
     assert losses["most"] < losses["least"]
+
+
+# what the prompt's last new tokens attend to
+
+
+@pytest.fixture
+def masses(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """The attention to each candidate that selections weighed by."""
+    seen: list[np.ndarray] = []
+    monkeypatch.setattr(sweep, "weighted", lambda scores, mass, power: seen.append(mass) or selection.weighted(scores, mass, power))
+    return seen
+
+
+def test_attention_weighs_by_what_new_tokens_pay_to_placed_rows(tiny: LiveEngine, masses: list[np.ndarray]) -> None:
+    plan = one_span(tiny, RELAY)
+    tiny.prefill(one_span(tiny, NAIVE))
+    new, spans, n_readers = plan.positions(Kind.NEW), plan.positions(Kind.SPAN), len(plan.segments[-1])
+    expected = mass_at(tiny, 1, new, plan, n_readers)
+    tiny.relay_by(changed({"l_start": 1, "l_det": 1, "l_end": N_LAYER, "attended": 1.0}))
+    tiny.prefill(plan)
+    assert np.allclose(masses[0], expected[spans], rtol=ROUNDING, atol=1e-5)
+
+
+@pytest.mark.parametrize(("layout", "n_last"), [(one_span, None), (longer_than_a_batch, 657 - 512)])
+def test_value_weighs_by_what_new_tokens_pay_to_recomputed_rows(
+    layout: Layout, n_last: int | None, tiny: LiveEngine, masses: list[np.ndarray]
+) -> None:
+    """Whatever stood in the slots before."""
+    plan = layout(tiny, RELAY)
+    tiny.full(plan.tokens)
+    last = np.arange(len(plan.tokens), dtype=np.int32)[-n_last if n_last else 0 :]
+    expected = mass_at(tiny, 2, last, plan, len(plan.segments[-1]))
+    tiny.relay_by(changed({"l_det": 2, "l_end": N_LAYER, "detector": "value", "attended": 1.0, "max_share": 0.0}))
+    for before in (3, 4):
+        tiny.full(tiny.tokens(700, before))
+        tiny.prefill(plan)
+    for mass in masses:
+        assert np.allclose(mass, expected[plan.positions(Kind.SPAN)], rtol=ROUNDING, atol=1e-5)
+
+
+def mass_at(live: LiveEngine, layer: int, positions: np.ndarray, plan: Plan, n_readers: int) -> np.ndarray:
+    cache = live.engine._sequence.cache
+    assert cache is not None
+    mass = cache.slice((0, layer), positions, tokens=plan.tokens[positions], write_end=layer + 1, n_probe=n_readers, want=("mass",)).mass
+    assert mass is not None
+    return mass
+
+
+@pytest.mark.parametrize("where", [{"l_start": 1, "l_det": 1}, {"l_start": 1, "l_det": 2, "detector": "value"}])
+def test_by_a_high_power_those_are_selected_that_are_attended_most(
+    where: dict[str, Any], tiny: LiveEngine, masses: list[np.ndarray]
+) -> None:
+    tiny.relay_by(changed({**where, "l_end": N_LAYER, "max_share": 0.25, "attended": 60.0}))
+    plan = one_span(tiny, RELAY)
+    cells = tiny.prefill(plan).cells.cells
+    spans = plan.positions(Kind.SPAN)
+    most = np.sort(spans[np.argsort(masses[0])[-10:]])
+    assert np.flatnonzero(cells[-1] == CellMap.RECOMPUTED).tolist() == most.tolist()
+
+
+def test_not_more_than_the_last_new_tokens_are_asked(tiny: LiveEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, asked = tiny.engine._sequence.cache, []
+    assert cache is not None
+    run = cache.slice
+    monkeypatch.setattr(cache, "slice", lambda *args, **named: asked.append((named["want"], named["n_probe"])) or run(*args, **named))
+    tiny.relay_by(changed({"l_start": 1, "l_det": 1, "l_end": N_LAYER, "attended": 1.0}))
+    tiny.prefill(plan_of(RELAY, tiny.tokens(30, 1), Taken(tiny.written(), 24), tiny.tokens(100, 2)))
+    assert [n for want, n in asked if "mass" in want] == [sweep.N_READERS]
+
+
+@pytest.mark.parametrize(("n_before", "weighs"), [(3, True), (30, False)])
+def test_a_window_shorter_than_the_prompt_weighs_nothing(n_before: int, weighs: bool, tmp_path: Path, masses: list[np.ndarray]) -> None:
+    """It would show no attention to what lies beyond."""
+    with opened(write_model(tmp_path / "tiny.gguf", "gemma3", n_layer=3)) as live:
+        cache = live.engine._sequence.cache
+        assert cache is not None and cache.layers[1].n_window == 32
+        live.relay_by(changed({"l_start": 1, "l_det": 1, "l_end": 3, "max_share": 0.5, "attended": 1.0}))
+        cells = live.prefill(plan_of(RELAY, live.tokens(n_before, 1), Taken(live.written(8, 20), 8), live.tokens(7, 2))).cells
+        assert bool(masses) == weighs and cells.recomputed_tokens == 10
 
 
 # states

@@ -77,6 +77,7 @@ class Episode:
             RelayParameters(
                 l_start, l_det, max(l_end, l_det) if rng.random() < 0.5 else n_layer, "value" if by_value else "attention",
                 tau=float(rng.choice([0.0, 1.0, 1.5])), max_share=float(rng.choice([0.0, 0.2, 1.0])),
+                attended=float(rng.choice([0.0, 0.5, 1.0])),
             )
         )  # fmt: skip
         assert len(live_rows(self.live)) == 0

@@ -28,8 +28,8 @@ def parameters(draw: st.DrawFn) -> RelayParameters:
     detector = draw(st.sampled_from(["attention", "value"]))
     det = start if detector == "attention" else draw(st.integers(start + 1, N_LAYER - 1))
     end = draw(st.integers(det, N_LAYER))
-    tau, share, lead, thinning = (draw(st.floats(0, most)) for most in (9, 1, 2, 1))
-    return RelayParameters(start, det, end, detector, tau, share, lead, thinning)
+    tau, share, lead, thinning, attended = (draw(st.floats(0, most)) for most in (9, 1, 2, 1, 2))
+    return RelayParameters(start, det, end, detector, tau, share, lead, thinning, attended)
 
 
 def profile_of(parameters: RelayParameters, weights: str = "abc") -> Profile:
@@ -41,6 +41,13 @@ def test_what_is_written_is_read(fast: RelayParameters, balanced: RelayParameter
     fidelities = {"fast": fast, "balanced": balanced, "careful": careful}
     profile = Profile("abc", fidelities, is_measured=True, measured={"similarity": [0.5]})  # type: ignore[arg-type]
     assert Profile.from_json(profile.to_json()) == profile
+
+
+def test_a_profile_from_before_attention_counted_is_read_without_it() -> None:
+    data = json.loads(profile_of(dataclasses.replace(GOOD, attended=0.5)).to_json())
+    for mode in data["modes"].values():
+        assert mode.pop("attended") == 0.5
+    assert Profile.from_json(json.dumps(data)) == profile_of(GOOD) and GOOD.attended == 0
 
 
 def test_a_saved_profile_is_found_by_its_weights_alone() -> None:
@@ -80,7 +87,8 @@ DAMAGED: dict[str, Any] = {
     "unknown-key": with_mode(nosuch=1), "text-for-layer": with_mode(l_start="3"), "half-a-layer": with_mode(l_end=3.5),
     "true-for-layer": with_mode(l_start=True, l_det=True), "negative": with_mode(l_start=-1, l_det=-1), "descending": with_mode(l_end=1),
     "share-of-two": with_mode(max_share=2), "share-unknown": with_mode(max_share=float("nan")), "tau-endless": with_mode(tau=float("inf")),
-    "tau-null": with_mode(tau=None), "other-detector": with_mode(detector="nosuch"), "detector-without-range": with_mode(detector="value"),
+    "tau-null": with_mode(tau=None), "attended-negative": with_mode(attended=-1), "other-detector": with_mode(detector="nosuch"),
+    "detector-without-range": with_mode(detector="value"),
     "layer-beyond-model": with_mode(l_end=N_LAYER + 1), "detection-behind-model": with_mode(l_start=N_LAYER, l_det=N_LAYER),
     "of-other-weights": {**without("fingerprint"), "fingerprint": "other"},
 }  # fmt: skip
@@ -126,13 +134,15 @@ def test_the_default_fits_every_model(n_layer: int) -> None:
 @pytest.mark.parametrize(
     ("overrides", "says"),
     [
-        ({"nosuch": 1}, "unknown relay parameter 'nosuch'; known: detector, l_det"),
+        ({"nosuch": 1}, "unknown relay parameter 'nosuch'; known: attended, detector"),
         ({"l_start": 9}, "l_start <= l_det"),
         ({"l_start": "2"}, "l_start must be the number of a layer"),
         ({"l_end": 2.5}, "l_end must be the number of a layer"),
         ({"tau": "high"}, "tau must be a number"),
         ({"tau": -1}, "tau must not be negative"),
         ({"lead": -0.5}, "lead must not be negative"),
+        ({"attended": -1.0}, "attended must not be negative"),
+        ({"attended": "suffix"}, "attended must be a number"),
         ({"thinning": float("inf")}, "thinning must be a number"),
         ({"max_share": 1.5}, "max_share must be in"),
         ({"max_share": True}, "max_share must be a number"),

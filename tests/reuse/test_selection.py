@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as stn
 
 from relaylite.engine.sweep import Active
-from relaylite.reuse.selection import LEAD_TOKENS, angle, score, select, thinned
+from relaylite.reuse.selection import LEAD_TOKENS, angle, score, select, thinned, weighted
 
 EIGHTHS = st.integers(0, 16).map(lambda n: n / 8)  # their sums are exact, so that a mean does not depend on the order
 DEVIATIONS = stn.arrays(np.float32, st.integers(0, 60), elements=st.one_of(EIGHTHS, st.just(np.nan)))
@@ -91,6 +91,57 @@ def test_a_share_gets_thinner_with_length_alone(a: float, b: float, n: int, thin
     assert thinned(a, n, 0.0) == a and (n > 256 or thinned(a, n, thinning) == a)
     assert thinned(min(a, b), n, thinning) <= thinned(max(a, b), n, thinning) <= max(a, b)
     assert thinned(a, 2 * n, thinning) <= thinned(a, n, thinning)
+
+
+MASSES = st.floats(0.125, 16, width=32)
+POWER = st.floats(0, 2)
+
+
+@st.composite
+def attended(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+    """Scores, and the attention paid to each token."""
+    scores = draw(DEVIATIONS)
+    return scores, draw(stn.arrays(np.float32, len(scores), elements=MASSES))
+
+
+@given(attended(), POWER, st.floats(0.25, 8))
+def test_weighing_counts_attention_in_multiples_of_its_mean(pair: tuple[np.ndarray, np.ndarray], power: float, factor: float) -> None:
+    scores, mass = pair
+    got = weighted(scores, mass, power)
+    assert got.dtype == np.float32 and np.array_equal(np.isnan(got), np.isnan(scores))
+    assert np.allclose(got, weighted(scores, mass * np.float32(factor), power), rtol=1e-3, equal_nan=True)
+    assert np.allclose(got, scores * (mass / mean_of(mass)) ** power, rtol=1e-3, equal_nan=True)
+
+
+def mean_of(mass: np.ndarray) -> float:
+    return float(np.mean(mass, dtype=np.float64)) if len(mass) else 1.0
+
+
+@given(attended(), POWER)
+def test_no_power_and_equal_attention_leave_scores_as_they_are(pair: tuple[np.ndarray, np.ndarray], power: float) -> None:
+    scores, mass = pair
+    assert np.array_equal(weighted(scores, mass, 0.0), scores, equal_nan=True)
+    assert np.allclose(weighted(scores, np.full_like(mass, 3.0), power), scores, rtol=1e-4, equal_nan=True)
+
+
+@given(attended(), st.floats(0.5, 2), st.data())
+def test_a_token_that_more_attention_is_paid_to_ranks_no_lower(
+    pair: tuple[np.ndarray, np.ndarray], power: float, data: st.DataObject
+) -> None:
+    scores, mass = pair
+    if not len(scores):
+        return
+    token = data.draw(st.integers(0, len(scores) - 1))
+    more = mass.copy()
+    more[token] *= 2
+    others = np.delete(np.arange(len(scores)), token)
+    before, after = weighted(scores, mass, power), weighted(scores, more, power)
+    assert not (after[token] <= after[others] * (1 - 1e-4))[before[token] > before[others]].any()
+
+
+def test_nothing_attended_is_nothing_selected_but_what_is_unknown() -> None:
+    scores = weighted(np.array([1, 2, np.nan], np.float32), np.zeros(3, np.float32), 1.0)
+    assert select(scores, 0.0, 1.0).tolist() == [False, False, True]
 
 
 ROWS = stn.arrays(np.float32, st.tuples(st.integers(1, 8), st.just(4)), elements=st.floats(-100, 100, width=32))

@@ -48,7 +48,8 @@ def command(
     """Measure how MODEL is repaired best, and keep that as its profile, which later runs on this machine use.
 
     Runs chains and compares rows from writing with rows from a full prefill (the curve). Then tries which layers look for deviation
-    and how many tokens are recomputed. What loses least for its cost becomes the fidelities fast, balanced and careful.
+    and how many tokens are recomputed. What loses least for its cost becomes the fidelities fast, balanced and careful, unless the
+    default for an unknown model does better on prompts kept back for that.
     """
     from relaylite.bench.tasks import read_tasks
     from relaylite.calibrate.calibration import Calibration, CalibrationOptions
@@ -92,6 +93,8 @@ def _show(findings: Findings, figure: Figure, output: Output) -> None:
     for fidelity, each in findings.best.items():
         figures = f"{each.cost:>14.2f}{each.kl_mean_share:>9.2f}{each.kl_first_share:>10.2f}{each.selected_share:>10.2f}"
         output.line(f"{fidelity:<10}{figures}  {json.dumps(asdict(each.parameters))}")
+    if kept := [fidelity for fidelity, each in findings.best.items() if each.parameters == findings.default[fidelity].parameters]:
+        output.line(f"as before any calibration, since nothing better was found: {', '.join(kept)}")
     output.line(f"{findings.n_prompts} prompts, {len(findings.trials)} sets of parameters, {findings.seconds:.0f} s")
 
 
