@@ -11,7 +11,7 @@ from task import BASE_URL, KEY, MAX_TOKENS, MODEL
 
 folder = Path(tempfile.mkdtemp())
 (folder / "sort.py").write_text("def merge(a, b):\n    return sorted(a + b)\n", encoding="utf-8")
-settings = [{"name": f"openai/{MODEL}", "extra_params": {"max_tokens": MAX_TOKENS}}]  # it gives no limit by itself
+settings = [{"name": f"openai/{MODEL}", "extra_params": {"max_tokens": MAX_TOKENS, "stop": ["\n\n"]}}]  # an answer that is cut ends it
 (folder / ".aider.model.settings.yml").write_text(json.dumps(settings), encoding="utf-8")
 environ = {**os.environ, "OPENAI_API_BASE": BASE_URL, "OPENAI_API_KEY": KEY, "HOME": str(folder), "AIDER_ANALYTICS": "false"}
 command = [str(Path(sys.executable).parent / "aider"), "--architect", "--model", f"openai/{MODEL}", "--editor-model", f"openai/{MODEL}"]
