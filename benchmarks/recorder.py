@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Recorded:
-    """`cached`: prompt tokens that were not computed. `spans`: where they stand in the prompt, as far as the server says.
+    """`cached`: prompt tokens that were not computed. `spans`: where they stand in the prompt.
 
     `ttft_ms`: all that the request took, less what the server wrote for after the first token.
     """
@@ -87,7 +87,8 @@ def recorded(path: str, status: int, body: bytes, data: bytes, took_ms: float) -
     timings = next((document["timings"] for document in reversed(documents) if "timings" in document), None)
     if timings is None:
         return Recorded(path, status, _object(body))
-    spans = next((document["relay"]["spans"] for document in documents if "relay" in document), [])
+    only_start = [{"start": 0, "end": timings["cache_n"]}]
+    spans = next((document["relay"]["spans"] for document in documents if "relay" in document), only_start)
     return Recorded(
         path,
         status,

@@ -4,10 +4,10 @@
 
 Each framework is installed from PyPI into an environment of its own in FOLDER, and runs its program of `benchmarks/clients`: one agent
 writes a plan, another one reads it. llama-server is built in FOLDER from the sources that llama-cpp-python brings (half an hour on two
-cores), unless one is given; it runs with `--cache-reuse 32`. Both servers are started anew for each run, on the same model and with the
-same context, and take turns. The figures are those of the last request of each program, medians over the rounds. `of the answer`: how
-much of the first agent's answer, as it stands in the second one's prompt, was taken over. With a name that fails stands the end of what
-it said.
+cores), unless one is given; it runs with `--cache-reuse 32`. The servers are started anew for each run, on the same model and with the
+same context, and take turns. The figures are those of the last request of each program, the time to first token is the median over the
+rounds, and beside it stands how much shorter it is than that of the first server. `of the answer`: how much of the first agent's answer,
+as it stands in the second one's prompt, was taken over. With a name that fails stands the end of what it said.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ def shown(row: dict[str, Any], servers: Sequence[str]) -> str:
             continue
         last = of_server["readings"][-1]
         loads = ", ".join(f"{each['load']:.1f}" for each in of_server["readings"])
-        against = row.get("llama-server", {}).get("ttft_ms")
-        ratio = f" {against / of_server['ttft_ms']:5.1f}x" if against and server != "llama-server" else ""
+        against = row[servers[0]].get("ttft_ms")
+        ratio = f" {against / of_server['ttft_ms']:5.1f}x" if against and server != servers[0] else ""
         said.append(
             f"{row['client']:<14} {server:<13} {last['cached']:>5} of {last['prompt_tokens']:>5} tokens taken over; of the answer "
             f"{last['taken']} of {last['quoted']} ({last['form']}); TTFT {of_server['ttft_ms']:7.0f} ms{ratio}; load {loads}"

@@ -4,8 +4,8 @@
 
 Coding agents put a date or a billing header on top of their system message. A cache of prefixes is lost with it. FILE is a JSON list of
 OpenAI's messages; if it is not there, a session is recorded first: questions about this program's own description, answered by the model.
-Each request sends one more of the user's messages, and all before it. `known` are the tokens of its prompt that stood in the request
-before, its changed line left out. Both servers get the same requests.
+Each request sends one more of the user's messages, and all before it. `known` are the tokens of its prompt behind the first line that
+stood in the request before. Both servers get the same requests.
 """
 
 from __future__ import annotations
@@ -59,19 +59,17 @@ def requests_of(session: list[Message]) -> list[list[Message]]:
 
 def replayed(recorder: Recorder, requests: list[list[Message]]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
+    known = 0
     for number, messages in enumerate(requests):
         chat(recorder.url, messages, 1)
         seen = recorder.requests[-1]
-        known = rows[-1]["prompt_tokens"] - count_tokens(recorder.upstream, first_line(number)) if rows else 0
-        rows.append(
-            {
-                "prompt_tokens": seen.prompt_tokens,
-                "known": known,
-                "cached": seen.cached,
-                "ttft_ms": seen.ttft_ms,
-                "load": os.getloadavg()[0],
-            }
-        )
+        prompt: str = post(f"{recorder.upstream}/apply-template", {"messages": messages})["prompt"]
+        line = first_line(number)
+        first = count_tokens(recorder.upstream, prompt[: prompt.index(line) + len(line)])
+        taken = sum(max(end - max(start, first), 0) for start, end in seen.spans)
+        tokens = {"prompt_tokens": seen.prompt_tokens, "known": known, "taken": min(taken, known)}
+        rows.append({**tokens, "ttft_ms": seen.ttft_ms, "load": os.getloadavg()[0]})
+        known = seen.prompt_tokens - first
     return rows
 
 
@@ -91,13 +89,13 @@ def main() -> None:
         with serving(command, folder) as recorder:
             rows = replayed(recorder, requests)
         for row in rows:
-            of_known = f"{min(row['cached'] / row['known'], 1):6.1%} of the known" if row["known"] else "nothing known"
             print(
-                f"{server:<13} {row['prompt_tokens']:>5} tokens, {row['known']:>5} known, {row['cached']:>5} taken over, {of_known}; "
-                f"TTFT {row['ttft_ms']:7.0f} ms; load {row['load']:.1f}"
+                f"{server:<13} {row['prompt_tokens']:>5} tokens, {row['known']:>5} known, {row['taken']:>5} of them taken over; "
+                f"TTFT {row['ttft_ms']:7.0f} ms; load {row['load']:.1f}",
+                flush=True,
             )
-        known, cached = sum(row["known"] for row in rows), sum(min(row["cached"], row["known"]) for row in rows[1:])
-        print(f"{server:<13} in all {cached} of {known} known tokens taken over: {cached / known:.1%}", flush=True)
+        known, taken = sum(row["known"] for row in rows), sum(row["taken"] for row in rows)
+        print(f"{server:<13} in all {taken} of {known} known tokens taken over: {taken / known:.1%}", flush=True)
 
 
 if __name__ == "__main__":

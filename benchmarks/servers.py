@@ -25,6 +25,7 @@ from relaylite.gguf.catalog import resolve_model
 
 LLAMA = "llama-cpp-python==0.3.36"
 PATIENCE_S = 900
+SERVERS = ("llama-server", "relaylite", "prefix")  # "prefix": relaylite that takes over no more than the start of a prompt
 
 
 def servers_parser_of(about: str) -> argparse.ArgumentParser:
@@ -35,21 +36,30 @@ def servers_parser_of(about: str) -> argparse.ArgumentParser:
     parser.add_argument("--ctx", type=int, default=4096)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--llama-server", type=Path, help="built in FOLDER if none is given")
-    parser.add_argument("--no-llama-server", action="store_true")
+    parser.add_argument("--servers", nargs="+", choices=SERVERS, default=["llama-server", "relaylite"])
     return parser
 
 
 def commands_of(options: argparse.Namespace) -> dict[str, list[str]]:
     """How each server is started, without its port."""
-    model, threads = str(resolve_model(options.model)), ["--threads", str(options.threads)]
-    commands = {"relaylite": [sys.executable, "-m", "relaylite", "serve", "--model", model, "--ctx", str(options.ctx), *threads]}
-    if options.no_llama_server:
-        return commands
-    server = str(options.llama_server or built_llama_server(options.folder))
-    return {
-        "llama-server": [server, "-m", model, "-c", str(options.ctx), "-np", "1", "--cache-reuse", "32", "--jinja", *threads],
-        **commands,
-    }
+    shared = ["--threads", str(options.threads)]
+    relaylite = [
+        sys.executable,
+        "-m",
+        "relaylite",
+        "serve",
+        "--model",
+        str(resolve_model(options.model)),
+        "--ctx",
+        str(options.ctx),
+        *shared,
+    ]
+    commands = {"relaylite": relaylite, "prefix": [*relaylite, "--policy", "prefix"]}
+    if "llama-server" in options.servers:
+        server = str(options.llama_server or built_llama_server(options.folder))
+        flags = ["-np", "1", "--cache-reuse", "32", "--jinja", *shared]
+        commands["llama-server"] = [server, "-m", str(resolve_model(options.model)), "-c", str(options.ctx), *flags]
+    return {name: commands[name] for name in options.servers}
 
 
 def built_llama_server(folder: Path) -> Path:
