@@ -79,7 +79,7 @@ class AgentPrompts:
         return self.builder.build(messages_for(self.agents, self.place_of(turn), rounds, turn.index))
 
     def texts_before(self, turn: Turn) -> Iterator[tuple[Tokens, int]]:
-        """Prompt and answer of each turn before that one, and where the answer starts; those whose agent is not there any more are left out."""
+        """Prompt and answer of each turn before that one, and where the answer starts; without those whose agent is not there any more."""
         rounds = self.conversation.rounds
         for earlier in [each for round in rounds[: turn.round] for each in round.turns] + rounds[turn.round].turns[: turn.index]:
             with suppress(UsageError):

@@ -56,7 +56,7 @@ def test_the_other_policy_takes_over_what_was_known_before_and_not_what_the_turn
             chain.compare(round, index, policy)
             first, again = engine.plans[3 * round + index], engine.plans[-1]
             assert again.count(Kind.PREFIX) == first.count(Kind.PREFIX)
-            assert abs(again.count(Kind.SPAN) - first.count(Kind.SPAN)) <= 2  # a store breaks spans where its texts part
+            assert abs(again.count(Kind.SPAN) - first.count(Kind.SPAN)) < again.policy.min_span  # pieces between answers may be too short
             engine.verify()
 
 
