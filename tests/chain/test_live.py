@@ -96,9 +96,9 @@ def test_a_full_prefill_is_measured_on_the_same_prompt(relay: Relay) -> None:
 
 
 def test_a_turn_is_compared_with_itself_and_with_a_full_prefill(relay: Relay) -> None:
-    agents = [Agent("plan", "Plan a comparison in two steps."), Agent("code", "Answer with code, nothing else.")]
+    agents = [Agent("plan", "Make a plan in three steps, in your own words."), Agent("code", "Write the code in Python.")]
     chain = relay.chain(agents, policy="naive")
-    chain.run("Which of two words comes first?")
+    chain.run(TASK)
     turn = chain.rounds[0].turns[1]
     assert turn.metrics.span_tokens
     again = chain.compare(0, 1, "naive")
