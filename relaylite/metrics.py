@@ -96,6 +96,11 @@ class TurnMetrics:
         return _error(self.prefix_ttft_estimate_ms, self.prefix_ttft_low_ms, self.prefix_ttft_high_ms)
 
     @property
+    def recomputed_share(self) -> float:
+        """Of the relayed tokens, the share that was recomputed in at least one layer; 0 without any."""
+        return self.recomputed_tokens / self.span_tokens if self.span_tokens else 0.0
+
+    @property
     def is_context_full(self) -> bool:
         """Prompt and answer fill the context: an answer that was cut was cut by that, not by max tokens."""
         return self.context_used >= self.context_size > 0

@@ -51,6 +51,7 @@ COMMANDS = (
     Command("agents", "Agents", "Add, remove, reorder and edit the agents; where to pause", "f4", "Agents"),
     Command("policy", "Policy", "How much is reused, and how carefully it is repaired", "f5", "Policy"),
     Command("measure", "Measure a full prefill", "Prefill the last prompt without reuse and compare its time to first token", "f6"),
+    Command("compare", "Compare with another policy", "Let the last answer be written under another policy too, and show both"),
     Command("model", "Model", "Choose a model from the catalogue or open a file", "ctrl+l", "Model"),
     Command("retry", "Retry", "Let the last agent answer again", "ctrl+r"),
     Command("retry_round", "Retry the whole round", "Let every agent answer the last message again"),

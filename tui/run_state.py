@@ -30,6 +30,8 @@ class RunState:
     is_measuring: bool = False
     measuring_since: float = 0.0
     measured_turn: TurnRecord | None = None
+    compared_with: str = ""  # the policy that an answer is written under for comparison; "" while a full prefill is measured
+    n_compared: int = 0  # tokens of it that are written
     running_since: float | None = None  # `time.monotonic` when the run began; None while nothing runs
     current: TurnRecord | None = None  # the latest turn of the run
     unsent: list[str] = field(default_factory=list)  # messages on their way to the chain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from relaylite.chain.conversation import Conversation, Round, messages_for
 from relaylite.chain.role_sampling import sampling_of
 from relaylite.errors import ContextOverflow, UsageError
 from relaylite.events import PromptPart, Turn
+from relaylite.metrics import FINISH_STOP
 from relaylite.prompt.builder import Prompt, PromptBuilder
 from relaylite.reuse.rows import Tokens
 from relaylite.sampling import MAX_SEED, Sampling
@@ -35,9 +37,13 @@ class AgentPrompts:
 
     def sampling_at(self, index: int, at: int) -> Sampling:
         """The same for its answer at that place of the last round: another attempt draws another seed."""
-        sampling, number = self.sampling_of(index), len(self.conversation.rounds) - 1
-        n_attempts = self.conversation.branches.n_attempts((number, at), self.agents[index].name)
-        return sampling if sampling.is_greedy else replace(sampling, seed=(sampling.seed + n_attempts) % (MAX_SEED + 1))
+        number = len(self.conversation.rounds) - 1
+        return self._seeded(index, self.conversation.branches.n_attempts((number, at), self.agents[index].name))
+
+    def sampling_again(self, turn: Turn) -> Sampling:
+        """The same for the answer that is there already. One that was cut or stopped is not to become longer. Raises as `place_of`."""
+        sampling = self._seeded(self.place_of(turn), self.conversation.branches.attempt(turn))
+        return sampling if turn.finish_reason == FINISH_STOP else replace(sampling, max_tokens=max(1, turn.metrics.generated_tokens))
 
     def of(self, index: int) -> Prompt:
         """What the agent at `index` is asked in the last round, with the answers that are there by now."""
@@ -72,6 +78,14 @@ class AgentPrompts:
         rounds = [*self.conversation.rounds[first : turn.round], until]
         return self.builder.build(messages_for(self.agents, self.place_of(turn), rounds, turn.index))
 
+    def texts_before(self, turn: Turn) -> Iterator[tuple[Tokens, int]]:
+        """Prompt and answer of each turn before that one, and where the answer starts; without those whose agent is not there any more."""
+        rounds = self.conversation.rounds
+        for earlier in [each for round in rounds[: turn.round] for each in round.turns] + rounds[turn.round].turns[: turn.index]:
+            with suppress(UsageError):
+                prompt = self.answered(earlier).tokens
+                yield np.concatenate([prompt, np.array(earlier.tokens, np.int32)]), len(prompt)
+
     def place_of(self, turn: Turn) -> int:
         """The place in the chain of the agent that gave this answer. Raises UsageError if it is not there any more."""
         before = [each.agent for each in self.conversation.rounds[turn.round].turns[: turn.index]]
@@ -91,6 +105,10 @@ class AgentPrompts:
     def _render(self, index: int, rounds: Sequence[Round]) -> Prompt:
         places = dict(unanswered(self.agents, [turn.agent for turn in rounds[-1].turns]))
         return self.builder.build(messages_for(self.agents, index, rounds, places.get(index)))
+
+    def _seeded(self, index: int, attempt: int) -> Sampling:
+        sampling = self.sampling_of(index)
+        return sampling if sampling.is_greedy else replace(sampling, seed=(sampling.seed + attempt) % (MAX_SEED + 1))
 
     def _room(self, index: int) -> int:
         """Tokens that the prompt may have, so that the answer still fits."""

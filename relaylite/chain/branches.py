@@ -13,6 +13,7 @@ from relaylite.errors import UsageError
 
 if TYPE_CHECKING:
     from relaylite.chain.conversation import Round
+    from relaylite.events import Turn
 
 Branch = list["Round"]
 Place = tuple[int, int | None]  # a round, and an answer in it; None: its message
@@ -81,9 +82,18 @@ class Branches:
 
     def n_attempts(self, place: tuple[int, int], agent: str) -> int:
         """How many answers of `agent` there are at that place, to the message that stands there now."""
+        return len(self._attempts(place, agent))
+
+    def attempt(self, turn: Turn) -> int:
+        """Which of these an answer of the current branch is, from 0."""
+        return self._attempts((turn.round, turn.index), turn.agent).index(id(turn))
+
+    def _attempts(self, place: tuple[int, int], agent: str) -> list[int]:
+        """Identities of these answers, in the order of the branches that they came in."""
         number, index = place
         rounds = [branch[number] for branch in self.every if len(branch) > number and branch[number].task == self.rounds[number].task]
-        return len({id(each.turns[index]) for each in rounds if len(each.turns) > index and each.turns[index].agent == agent})
+        turns = [each.turns[index] for each in rounds if len(each.turns) > index]
+        return list(dict.fromkeys(id(turn) for turn in turns if turn.agent == agent))
 
     def _leave_for(self, number: int) -> None:
         if number != self.current:

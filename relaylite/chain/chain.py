@@ -15,8 +15,8 @@ from relaylite.chain import notices, transcript
 from relaylite.chain.agent_prompts import AgentPrompts
 from relaylite.chain.agents import Agent, choose_agents, unanswered
 from relaylite.chain.attachments import Attachment
-from relaylite.chain.conversation import Conversation, Round, unfinished
-from relaylite.chain.result import ChainResult
+from relaylite.chain.conversation import Conversation, Round, begun_in, unfinished
+from relaylite.chain.result import ChainResult, Comparison
 from relaylite.chain.session import Session
 from relaylite.chain.settling import Settling, settle
 from relaylite.chain.turn import TurnRequest, TurnRun
@@ -25,6 +25,7 @@ from relaylite.events import ChainFinished, ChainStarted, Event, Notice, Prefill
 from relaylite.machine.resources import peak_resident_bytes
 from relaylite.metrics import Stopwatch
 from relaylite.reuse.policies import FULL, Policy, parse_policy
+from relaylite.runs.earlier import Earlier
 from relaylite.runs.runner import CLOSED_MEANWHILE, Run, Runner
 from relaylite.sampling import Sampling
 
@@ -201,6 +202,33 @@ class Chain:
         with self._settling.put_off(), self._runner.lend(run):
             [done] = [event for event in TurnRun(self._runner, run, request).events() if isinstance(event, PrefillDone)]
         return done.metrics.ttft_ms
+
+    def compare(
+        self, round: int, index: int, policy: str | Policy = FULL, on_event: Callable[[Event], None] = lambda _: None
+    ) -> Comparison:
+        """Let that answer's agent answer the same prompt once more under `policy`, and compare. Nothing of it is kept.
+
+        It may take over what was known before the answer was written, and uses the agent's sampling as it is now, with the same seed.
+        `on_event` is given the events of the turn. Raises UsageError if there is no such answer, if it was edited, or if its agent is not
+        in the chain any more; Cancelled after `cancel`, EngineBusy, EngineClosed, and what the engine raises.
+        """
+        self._runner.check_free()
+        turn, prompts = self.conversation.answer(round, index), self._agent_prompts()
+        if turn.was_edited:
+            raise UsageError(f"{turn.agent}'s answer was edited: there is nothing that another policy could be compared with")
+        other = self._runner.effective(parse_policy(policy) if isinstance(policy, str) else policy)
+        prompt, sampling = prompts.answered(turn), prompts.sampling_again(turn)
+        matcher = Earlier(self._runner.matcher, prompts.texts_before(turn))
+        request = TurnRequest(
+            turn.agent, prompts.place_of(turn), index, round, prompt, sampling, other, begun_in(turn, prompt), matcher=matcher
+        )
+        run, answers = Run(), list[Turn]()
+        self._run = run
+        with self._settling.put_off(), self._runner.lend(run), self._runner.store.uncounted():
+            for event in TurnRun(self._runner, run, request).events():
+                answers += [event.turn] if isinstance(event, TurnFinished) else []
+                on_event(event)
+        return Comparison.of(turn, answers[0], other.label, self._runner.tokenizer.piece)
 
     def settle(self) -> int:
         """Compute exactly what was taken over with loss of each agent's earlier messages; the number of tokens computed.

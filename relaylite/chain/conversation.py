@@ -17,6 +17,7 @@ from relaylite.chain.branches import Branch, Branches, Place, copied
 from relaylite.errors import UsageError
 from relaylite.events import Turn
 from relaylite.metrics import FINISH_STOP
+from relaylite.prompt.builder import Prompt
 from relaylite.prompt.messages import Answer, Message, Text
 from relaylite.prompt.tokenizer import Tokenizer
 
@@ -152,6 +153,14 @@ def unfinished(turn: Turn, tokenizer: Tokenizer) -> Turn:
         if not decoder.getstate()[0]:
             return replace(turn, tokens=tokens, text=text)
         tokens = tokens[:-1]
+
+
+def begun_in(turn: Turn, prompt: Prompt) -> Turn | None:
+    """What `turn` went on from, if its prompt ends with the beginning of the answer."""
+    last = prompt.parts[-1]
+    if last.kind != "answer" or last.whole or turn.tokens[: len(last.tokens)] != last.tokens:
+        return None
+    return replace(turn, tokens=last.tokens, text=last.text)
 
 
 def messages_for(agents: Sequence[Agent], index: int, rounds: Sequence[Round], n_before: int | None = None) -> list[Message]:

@@ -1,7 +1,8 @@
-"""`ChainResult`: what one run of a chain gave and cost, and its JSON form. The field names there do not change."""
+"""`ChainResult`: what one run of a chain gave and cost, and its JSON form, whose field names do not change; `Comparison` of two answers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any
@@ -48,6 +49,41 @@ class ChainResult:
                 "</div>",
             ]
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """An answer, and what the same agent answered to the same prompt under another policy.
+
+    `policy`: the other one, by its label. `differs_at`: the place of the first token that differs, from 0, None if they are the same; the
+    end of an answer counts as a token. `words`: the text of that token in both, "" where the answer has ended. `n_alike`: so many
+    characters stand before it.
+    """
+
+    turn: Turn
+    other: Turn
+    policy: str
+    differs_at: int | None
+    words: tuple[str, str] = ("", "")
+    n_alike: int = 0
+
+    @classmethod
+    def of(cls, turn: Turn, other: Turn, policy: str, piece: Callable[[int], bytes]) -> Comparison:
+        """`piece`: the bytes of a token."""
+        first, second = turn.tokens, other.tokens
+        if first == second:
+            return cls(turn, other, policy, None, n_alike=len(turn.text))
+        at = next((n for n, (one, two) in enumerate(zip(first, second, strict=False)) if one != two), min(len(first), len(second)))
+        begun = b"".join(map(piece, first[:at])).decode("utf-8", "ignore")
+        words = [b"".join(map(piece, tokens[at : at + 1])).decode("utf-8", "replace") for tokens in (first, second)]
+        return cls(turn, other, policy, at, (words[0], words[1]), len(begun))
+
+    @property
+    def equal_share(self) -> float:
+        """Of the tokens of the longer answer, the share that stands at the same place in the other one."""
+        first, second = self.turn.tokens, self.other.tokens
+        n = max(len(first), len(second))
+        return sum(one == two for one, two in zip(first, second, strict=False)) / n if n else 1.0
 
 
 def _turn_to_dict(turn: Turn) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from relaylite.errors import Cancelled, RelayliteError
 from relaylite.events import Event, Notice, Phase, PrefillDone, TextDelta, Turn, TurnFinished, TurnStarted
 from relaylite.metrics import FINISH_STOP, Stopwatch
 from relaylite.prompt.builder import Prompt
-from relaylite.reuse.planner import make_plan
+from relaylite.reuse.planner import Matcher, make_plan
 from relaylite.reuse.policies import Policy
 from relaylite.runs.meter import TurnMeter
 from relaylite.runs.prefilling import Prefilled
@@ -28,7 +28,8 @@ from relaylite.sampling import Sampling
 class TurnRequest:
     """Who answers what, and how. `place` is the agent's in the chain, `index` that of the answer in the round.
 
-    `begun`: an answer that goes on; its tokens are the last ones of the prompt. `render_ms` is what making the prompt took.
+    `begun`: an answer that goes on; its tokens are the last ones of the prompt. `render_ms` is what making the prompt took. `matcher`:
+    where rows are looked for, by default in all that the runner has.
     """
 
     agent: str
@@ -40,6 +41,7 @@ class TurnRequest:
     policy: Policy
     begun: Turn | None = None
     render_ms: float = 0.0
+    matcher: Matcher | None = None
 
 
 class TurnRun:
@@ -63,7 +65,7 @@ class TurnRun:
         yield TurnStarted(agent, request.place, request.prompt.parts, request.index, request.begun.text if request.begun else "")
         yield Phase("render")
         watch = Stopwatch()
-        plan = make_plan(request.prompt.tokens, self._runner.matcher, request.policy, request.prompt.quotes)
+        plan = make_plan(request.prompt.tokens, request.matcher or self._runner.matcher, request.policy, request.prompt.quotes)
         render_ms = request.render_ms + watch.ms()
         prefilled = yield from self._runner.prefill(self._run, plan)
         self._meter.placed(prefilled, render_ms, self._runner.speed)

@@ -11,19 +11,25 @@ from typing import TYPE_CHECKING
 from relaylite.chain.attachments import Attachment, attached_in, words_without_file
 from relaylite.chain.conversation import Conversation
 from relaylite.cli.chains import events_of
+from relaylite.cli.comparing import comparison_lines
+from relaylite.cli.interrupts import Work
 from relaylite.cli.narrator import Narrator
 from relaylite.cli.tasks import checked
 from relaylite.cli.terminal import Output
 from relaylite.errors import UsageError, did_you_mean
+from relaylite.events import TextDelta
+from relaylite.reuse.policies import parse_policy
 from relaylite.terminal_text import one_line
 
 if TYPE_CHECKING:
     from relaylite.chain.chain import Chain
+    from relaylite.chain.result import Comparison
     from relaylite.events import Event
 
 HELP = (
     "/retry answers the last message anew, /undo takes the last change back (also of /retry) and /redo brings it again, "
     "/continue goes on with a last answer that was cut, /name NAME names the session, "
+    "/compare POLICY has the last answer written under another policy too (full by default) and says where they part, "
     "/policy NAME changes what is taken over, /quit ends; anything else goes to the agents, and @FILE in it attaches that file"
 )
 _COMMAND = re.compile(r"/[A-Za-z?]+")  # a path such as /etc/hosts is none
@@ -42,7 +48,7 @@ class PlainChat:
         self._narrator = Narrator(output, chain.agents)
         self._commands: dict[str, Callable[[str], None]] = {
             "/help": self._help, "/retry": self._retry, "/undo": self._undo, "/redo": self._redo, "/continue": self._continue,
-            "/name": self._name, "/policy": self._policy, "/quit": self._quit,
+            "/name": self._name, "/compare": self._compare, "/policy": self._policy, "/quit": self._quit,
         }  # fmt: skip
         self._has_ended = False
 
@@ -145,6 +151,23 @@ class PlainChat:
         if name:
             session.rename(name)
         self._output.note(f"session {session.name}" if session.name else "this session gets a name from its first message")
+
+    def _compare(self, name: str) -> None:
+        rounds = self._chain.rounds
+        if not rounds or not rounds[-1].turns:
+            raise UsageError("there is no answer to compare yet")
+        place, policy = (len(rounds) - 1, len(rounds[-1].turns) - 1), parse_policy(name or "full")
+        found: list[Comparison] = []
+
+        def work(post: Callable[[Event], None]) -> None:
+            found.append(self._chain.compare(*place, policy, post))
+
+        for event in Work(work, self._chain.cancel, lambda: "stopped; the conversation is as it was"):
+            if isinstance(event, TextDelta):
+                self._output.status(f"{policy.label} writes … {event.n_tokens} tokens")
+        self._output.status("")
+        for line in comparison_lines(found[0]):
+            self._output.line(line)
 
     def _policy(self, name: str) -> None:
         if name:

@@ -95,6 +95,22 @@ def test_a_full_prefill_is_measured_on_the_same_prompt(relay: Relay) -> None:
     assert chain.measure_full(0, 1) > chain.rounds[0].turns[1].metrics.ttft_ms > 0
 
 
+def test_a_turn_is_compared_with_itself_and_with_a_full_prefill(relay: Relay) -> None:
+    agents = [Agent("plan", "Make a plan in three steps, in your own words."), Agent("code", "Write the code in Python.")]
+    chain = relay.chain(agents, policy="naive")
+    chain.run(TASK)
+    turn = chain.rounds[0].turns[1]
+    assert turn.metrics.span_tokens
+    again = chain.compare(0, 1, "naive")
+    assert again.differs_at is None and again.equal_share == 1
+    assert again.other.metrics.span_tokens == turn.metrics.span_tokens
+    full = chain.compare(0, 1)
+    assert full.other.tokens == relay.chain_from_dict(chain.to_dict()).compare(0, 1).other.tokens
+    assert full.other.metrics.prompt_reuse == 0 < full.turn.metrics.prompt_reuse
+    assert full.turn.text[: full.n_alike] == full.other.text[: full.n_alike]
+    assert full.differs_at is None or full.turn.tokens[: full.differs_at] == full.other.tokens[: full.differs_at]
+
+
 def endless(relay: Relay) -> Chain:
     return relay.chain([Agent("plan", "Go on."), Agent("code", "Go on.")] * 50)
 

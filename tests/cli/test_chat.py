@@ -45,7 +45,10 @@ def test_commands(invoke: Invoke, engine: FakeEngine) -> None:
         (b"/policy best", "unknown policy 'best'; known: full"),
         (b"/polcy full", "there is no /polcy; did you mean /policy? A space before it sends it as a message"),
         (b"/exit", "there is no /exit; did you mean /quit?"),
-        (b"/xyzzy", "there is no /xyzzy; known: /help, /retry, /undo, /redo, /continue, /name, /policy, /quit. A space before it"),
+        (
+            b"/xyzzy",
+            "there is no /xyzzy; known: /help, /retry, /undo, /redo, /continue, /name, /compare, /policy, /quit. A space before it",
+        ),
         (b"\xff", "is not UTF-8 text"),
         (b"x" * 5000, "do not fit the context"),
         (b"read @empty.md", "cannot attach empty.md: it is empty"),
@@ -145,3 +148,19 @@ def test_a_retry_at_a_temperature_draws_another_seed(invoke: Invoke, engine: Fak
 def test_a_conversation_that_is_not_kept_has_no_name(invoke: Invoke, engine: FakeEngine) -> None:
     result = invoke("chat", "-q", "-a", "plan", input="question\n/name mine\n")
     assert result.exit_code == 2 and "`relaylite chat --session NAME` keeps one" in one_line(result)
+
+
+def test_compare_says_where_the_answer_under_another_policy_parts(invoke: Invoke, engine: FakeEngine) -> None:
+    engine.enqueue("sort it now", "sort at once", "sort it now")
+    result = invoke("chat", "-a", "plan", "-q", "-p", "prefix", input="question\n/compare\n/compare Prefix\n/compare best\n")
+    lines = result.stdout.splitlines()
+    assert lines[2:5] == [
+        "[plan] parts from full at token 6; 58% of the tokens stand at the same place",
+        "  this answer  sort [i]t now",
+        "  full         sort [a]t once",
+    ]
+    assert lines[5].startswith("  this answer  TTFT ") and lines[6].endswith("prompt reuse 0.00, 0% of the relayed tokens recomputed")
+    assert lines[7] == "[plan] the same 11 tokens under prefix" and len(lines) == 10
+    assert one_line(result).endswith("unknown policy 'best'; known: full, prefix, naive, relay, relay:fast, relay:balanced, relay:careful")
+    assert len(engine.plans) == 3
+    assert "there is no answer to compare yet" in invoke("chat", "-a", "plan", input="/compare\n").stderr

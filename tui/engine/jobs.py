@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from relaylite.chain.agents import Agent, unanswered
 from relaylite.chain.attachments import Attachment, attached_in, words_without_file
 from relaylite.errors import Cancelled, RelayliteError
-from relaylite.events import Event, Notice
+from relaylite.events import Event, Notice, TextDelta
 from relaylite.reuse.policies import Policy
 from relaylite.tui import files
 from relaylite.tui.engine import reports
@@ -166,6 +166,22 @@ class Jobs:
             self._report(reports.Measured(round, index, chain.measure_full(round, index)))
 
         self.guarded(measure)
+
+    def compare(self, round: int, index: int, policy: Policy, is_stopped: Flag) -> None:
+        """Let that turn's prompt be answered under another policy too. Its events are not those of a run: only how far it is is told."""
+
+        def compare(chain: Chain) -> None:
+            def on_event(event: Event) -> None:
+                if isinstance(event, TextDelta):
+                    self._report(reports.Comparing(event.n_tokens))
+                if is_stopped.is_set():
+                    chain.cancel()
+
+            if is_stopped.is_set():
+                raise Cancelled("stopped")
+            self._report(reports.Compared(chain.compare(round, index, policy, on_event)))
+
+        self.guarded(compare)
 
     # -- changing and keeping the conversation: on a chain, inside `guarded` -----------------------------------------
 

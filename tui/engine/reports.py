@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from relaylite.chain.agents import Agent
 from relaylite.engine.interface import Memory, ModelInfo
 from relaylite.events import Event, TextDelta, Turn
 from relaylite.reuse.policies import Policy
 from relaylite.tui.engine.opener import Progress
+
+if TYPE_CHECKING:
+    from relaylite.chain.result import Comparison
 
 Place = tuple[int, int | None]  # a round, and an answer in it; None: its message
 
@@ -87,6 +90,18 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Comparing:
+    """An answer is being written under another policy: so many tokens by now."""
+
+    n_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    comparison: Comparison
+
+
+@dataclass(frozen=True, slots=True)
 class LoadedRound:
     """A message, the names of the files that went with it, and the answers."""
 
@@ -137,7 +152,7 @@ class Failed:
 
 
 Change = Dropped | Edited | Measured | Loaded | Versions | InSession
-Report = Event | Attached | Opening | Opened | OpenFailed | RunEnded | MemoryUsed | Change | Saved | Failed
+Report = Event | Attached | Opening | Opened | OpenFailed | RunEnded | MemoryUsed | Change | Comparing | Compared | Saved | Failed
 
 
 def joined(reports: Iterable[Report]) -> Iterator[Report]:
@@ -148,6 +163,8 @@ def joined(reports: Iterable[Report]) -> Iterator[Report]:
             case TextDelta() as before, TextDelta() as after if before.agent == after.agent:
                 pending = TextDelta(after.agent, before.text + after.text, after.n_tokens)
                 continue
+            case Comparing(), Comparing():
+                pass
             case Opening() as before, Opening() as after if before.model == after.model:
                 pass
             case None, _:

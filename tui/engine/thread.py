@@ -57,6 +57,10 @@ class EngineThread(threading.Thread):
         """Prefill that turn's prompt in full, once, for comparison."""
         self._put_stoppable(partial(self._jobs.measure, round, index))
 
+    def compare(self, round: int, index: int, policy: Policy) -> None:
+        """Let that prompt be answered under another policy too, and report both."""
+        self._put_stoppable(partial(self._jobs.compare, round, index, policy))
+
     def cancel(self) -> None:
         """Stop the running job within a second, and those that wait as soon as they begin."""
         for is_stopped in list(self._stops):

@@ -31,6 +31,7 @@ BLOCK_KEYS = (
     ("P", "Unfold the prompt: what was relayed, from where"),
     ("C E R", "Copy; edit; answer again from this agent on"),
     ("M V", "Measure a full prefill; show this turn's cell map"),
+    ("X", "Compare with what another policy gives: where the answers part"),
     ("← →", "The version before and after, where there are several: ‹2/3›"),
     ("G", "Let an answer go on that was cut"),
     ("B W", "Copy a code block; write one to a file"),

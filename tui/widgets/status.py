@@ -118,6 +118,10 @@ class StatusLine(QuietStatic):
         far = "" if share is None else f" ≈ {figures.percent(min(share, 0.99))}"
         self.show_text(f"Measuring a full prefill…{far} · Esc stops")
 
+    def show_comparing(self, policy: str, n_tokens: int) -> None:
+        """So many tokens of the answer under that policy are written."""
+        self.show_text(f"Comparing with {policy}… {figures.count(n_tokens)} tokens · Esc stops")
+
     def end_progress(self) -> None:
         self._progress = None
 

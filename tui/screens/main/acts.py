@@ -15,6 +15,7 @@ ACTS: dict[str, Callable[[Desk], None]] = {
     "agents": choosing.agents,
     "policy": choosing.policy,
     "measure": running.measure_shown,
+    "compare": looking.compare_last,
     "model": choosing.model,
     "retry": running.retry_last,
     "retry_round": running.retry_round,

@@ -36,11 +36,15 @@ async def _take_agents(desk: Desk, choice: ChainChoice | None) -> None:
         desk.engine.configure(state.agents, state.policy)
 
 
-def policy(desk: Desk) -> None:
+def policies() -> list[tuple[str, str, str]]:
+    """All policies for a dialog: id, name, a sentence."""
     names = [name for name in POLICIES if name != "relay"] + [f"relay:{fidelity}".removesuffix(":balanced") for fidelity in FIDELITIES]
-    choices = [(name, name, POLICY_ABOUT[name]) for name in names]
+    return [(name, name, POLICY_ABOUT[name]) for name in names]
+
+
+def policy(desk: Desk) -> None:
     if not desk.refuses():
-        desk.app.push_screen(ChoiceDialog("Policy", choices, desk.state.policy.label), partial(_take_policy, desk))
+        desk.app.push_screen(ChoiceDialog("Policy", policies(), desk.state.policy.label), partial(_take_policy, desk))
 
 
 def _take_policy(desk: Desk, name: str | None) -> None:

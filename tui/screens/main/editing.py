@@ -30,6 +30,7 @@ def act_on(desk: Desk, block: Block, wish: Wish) -> None:
                 "retry": running.retry,
                 "extend": running.extend,
                 "measure": running.measure,
+                "compare": looking.compare,
                 "map": looking.show_map,
                 "copy_code": code.copy,
                 "write_code": code.write,

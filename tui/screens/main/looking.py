@@ -8,7 +8,10 @@ from typing import Any
 from relaylite import paths
 from relaylite.reuse.policies import parse_policy
 from relaylite.settings.settings import Settings
+from relaylite.terminal_text import one_line
 from relaylite.tui.conversation import TurnRecord
+from relaylite.tui.screens.dialog import ChoiceDialog
+from relaylite.tui.screens.main import choosing
 from relaylite.tui.screens.main.desk import Desk
 from relaylite.tui.screens.map_screen import MapScreen
 from relaylite.tui.screens.pages import HelpPage, SettingsPage
@@ -48,6 +51,28 @@ def cell_map(desk: Desk) -> None:
 def show_map(desk: Desk, record: TurnRecord | None) -> None:
     turns = [turn for turn in desk.state.conversation.turns() if turn.cells is not None]
     desk.app.push_screen(MapScreen(turns, record, desk.engine.piece, desk.state.color_of))
+
+
+def compare_last(desk: Desk) -> None:
+    if (last := desk.state.conversation.last) is not None:
+        compare(desk, last)
+
+
+def compare(desk: Desk, record: TurnRecord) -> None:
+    """Have the same prompt answered under another policy too. The conversation stays as it is."""
+
+    def take(name: str | None) -> None:
+        if name is not None and not desk.refuses():
+            desk.state.is_measuring, desk.state.measured_turn, desk.state.compared_with = True, None, name
+            desk.state.n_compared = 0
+            desk.engine.compare(record.round, record.index, parse_policy(name))
+
+    if desk.refuses():
+        return
+    if not record.is_kept:
+        desk.app.notify("There is no answer to compare; Ctrl+R lets the agent try again.", severity="warning")
+        return
+    desk.app.push_screen(ChoiceDialog(f"Compare {one_line(record.agent, 30)}'s answer with", choosing.policies(), "full"), take)
 
 
 def open_search(desk: Desk) -> None:

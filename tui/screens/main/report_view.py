@@ -5,6 +5,7 @@ from __future__ import annotations
 from relaylite.events import Notice
 from relaylite.tui.engine import reports
 from relaylite.tui.run_state import RunState
+from relaylite.tui.screens.comparison_dialog import ComparisonDialog
 from relaylite.tui.screens.main.notices import Notices
 from relaylite.tui.screens.main.parts import MainParts
 from relaylite.tui.screens.main.run_view import RunView
@@ -37,6 +38,12 @@ class ReportView:
             case reports.Dropped() | reports.Edited() | reports.Measured() | reports.Loaded() | reports.Versions() | reports.InSession():
                 await self._show_change(report)
                 self._parts.top.redraw()
+            case reports.Comparing():
+                self._state.n_compared = report.n_tokens
+            case reports.Compared():
+                self._state.is_measuring = False
+                self._parts.status.show_turn(self._state.conversation.last)
+                self._parts.transcript.app.push_screen(ComparisonDialog(report.comparison))
             case reports.Saved():
                 self._notices.say(f"Saved to {report.path}")
             case reports.Failed():

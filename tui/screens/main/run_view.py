@@ -62,6 +62,8 @@ class RunView:
             parts.status.spin()
         elif state.running_since is not None:
             parts.status.show_running(state.running, time.monotonic() - state.running_since)
+        elif state.is_measuring and state.compared_with:
+            parts.status.show_comparing(state.compared_with, state.n_compared)
         elif state.is_measuring:
             parts.status.show_measuring(state.measured_share)
 

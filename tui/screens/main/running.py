@@ -97,4 +97,5 @@ def measure_shown(desk: Desk) -> None:
 def measure(desk: Desk, record: TurnRecord) -> None:
     if not desk.refuses():
         desk.state.is_measuring, desk.state.measuring_since, desk.state.measured_turn = True, time.monotonic(), record
+        desk.state.compared_with = ""
         desk.engine.measure(record.round, record.index)

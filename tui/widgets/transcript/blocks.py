@@ -24,7 +24,7 @@ from relaylite.tui.widgets.transcript.prompt_parts import PromptParts
 MESSAGE_LINES, MESSAGE_CHARACTERS = 12, 1000  # of a long message that are shown until it is unfolded
 MESSAGE_LIMIT = 40_000  # characters shown when it is unfolded; the chain has all of it
 
-Wish = Literal["copy", "edit", "retry", "measure", "map", "copy_code", "write_code", "extend", "older", "newer"]
+Wish = Literal["copy", "edit", "retry", "measure", "compare", "map", "copy_code", "write_code", "extend", "older", "newer"]
 
 
 class Block(Vertical, can_focus=True):
@@ -149,6 +149,7 @@ class TurnBlock(Block):
         Binding("r", "ask('retry')", "Retry"),
         Binding("g", "ask('extend')", "Go on", show=False),
         Binding("m", "ask('measure')", "Measure"),
+        Binding("x", "ask('compare')", "Compare", show=False),
         Binding("v", "ask('map')", "Map"),
         Binding("b", "ask('copy_code')", "Copy code", show=False),
         Binding("w", "ask('write_code')", "Write code", show=False),
