@@ -1,4 +1,4 @@
-"""The chain's agents: add, remove, reorder, edit instructions and what each reads, and where the chain pauses."""
+"""The chain's agents: add, remove, reorder, edit instructions, what each reads and how it samples, and where the chain pauses."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ from textual.widgets.option_list import Option
 from relaylite.chain.agents import READS, Agent
 from relaylite.errors import UsageError
 from relaylite.tui import look
+from relaylite.tui.sampling_values import choose_for_one, otherwise
 from relaylite.tui.screens.dialog import ChoiceDialog, Dialog
 from relaylite.tui.widgets.chain_strip import reads_of
 from relaylite.tui.widgets.fields import LineField, TextField
+from relaylite.tui.widgets.sampling_fields import SamplingFields
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,17 @@ class AgentsDialog(Dialog[ChainChoice]):
     title_text = "Agents"
     hint = "Ctrl+D applies · Esc leaves · A adds · Del removes · U/D moves · Space pauses after"
 
-    def __init__(self, agents: Sequence[Agent], pauses: frozenset[int], known: Mapping[str, Agent], selected: int = 0) -> None:
+    def __init__(
+        self,
+        agents: Sequence[Agent],
+        pauses: frozenset[int],
+        known: Mapping[str, Agent],
+        selected: int = 0,
+        in_force: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`known`: agents that can be added; `in_force`: sampling values of agents that have none of their own."""
         super().__init__()
+        self._otherwise = otherwise(in_force or {})
         self._rows = [(agent, index in pauses) for index, agent in enumerate(agents)]
         self._known = known
         self._selected = min(selected, len(agents) - 1)
@@ -61,6 +72,7 @@ class AgentsDialog(Dialog[ChainChoice]):
                     yield Select(
                         ((reads_of(Agent("x", "x", reads=reads)), reads) for reads in READS), allow_blank=False, id="reads", compact=True
                     )
+                    yield SamplingFields()
                     yield TextField(id="instructions")
             with Horizontal(classes="buttons"):
                 yield Button("Add", id="add", compact=True)
@@ -89,6 +101,7 @@ class AgentsDialog(Dialog[ChainChoice]):
             agent = self._rows[self._selected][0]
             self.query_one("#name", Input).value = agent.name
             self.query_one("#reads", Select).value = agent.reads
+            self.query_one(SamplingFields).show(agent.sampling, self._otherwise)
             self.query_one("#instructions", TextField).load_text(agent.instructions)
 
     def _line(self, index: int) -> Content:
@@ -109,6 +122,7 @@ class AgentsDialog(Dialog[ChainChoice]):
             "instructions": self.query_one("#instructions", TextField).text,
         }
         try:
+            values["sampling"] = choose_for_one(agent, self.query_one(SamplingFields).values())
             self._rows[self._selected] = dataclasses.replace(agent, **values), pauses
         except UsageError as error:
             self.query_one(".error", Static).update(Content(str(error)))

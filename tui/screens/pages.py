@@ -103,9 +103,10 @@ class SettingsPage(Dialog[None]):
     title_text = "Settings"
     hint = "flag > RELAYLITE_* > ./relaylite.toml > config.toml · Esc leaves"
 
-    def __init__(self, settings: Settings, config_file: str) -> None:
+    def __init__(self, settings: Settings, config_file: str, own: Iterable[str] = ()) -> None:
+        """`own`: a line for each agent that has sampling values of its own."""
         super().__init__()
-        self._settings, self._config_file = settings, config_file
+        self._settings, self._config_file, self._own = settings, config_file, own
 
     def compose(self) -> ComposeResult:
         with self.frame():
@@ -113,6 +114,7 @@ class SettingsPage(Dialog[None]):
 
     def lines(self) -> Iterable[Content]:
         yield Content.styled(f"Your file: {self._config_file}", "$muted")
+        yield from (Content.styled(f"Its own values: {one_line(line, 200)}", "$accent") for line in self._own)
         yield Content("")
         for name, about, _ in describe():
             table, _, field = name.rpartition(".")

@@ -8,6 +8,7 @@ from typing import Any
 from relaylite import paths
 from relaylite.reuse.policies import parse_policy
 from relaylite.settings.settings import Settings
+from relaylite.tui import sampling_values
 from relaylite.tui.conversation import TurnRecord
 from relaylite.tui.screens.main.desk import Desk
 from relaylite.tui.screens.map_screen import MapScreen
@@ -20,7 +21,7 @@ def keys(desk: Desk) -> None:
 
 
 def settings(desk: Desk) -> None:
-    desk.app.push_screen(SettingsPage(in_force(desk), str(paths.settings_file())))
+    desk.app.push_screen(SettingsPage(in_force(desk), str(paths.settings_file()), sampling_values.own(desk.state.agents)))
 
 
 def in_force(desk: Desk) -> Settings:
@@ -30,6 +31,10 @@ def in_force(desk: Desk) -> Settings:
         changed["agents"] = names
     if state.policy != parse_policy(start.policy, start.fidelity):
         changed |= {"policy": state.policy.name, "fidelity": state.policy.fidelity}
+    for name, value in state.sampling.items():
+        in_words = getattr(Settings(), name, None) if value is None else value
+        if hasattr(start, name) and in_words != getattr(start, name):
+            changed[name] = in_words
     if state.model not in ("", start.model):
         changed["model"] = state.model
     return replace(start, **changed, sources={**start.sources, **dict.fromkeys(changed, "in this conversation")})

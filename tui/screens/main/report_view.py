@@ -119,7 +119,7 @@ class ReportView:
         if state.agents != report.agents:
             state.agents = report.agents
             await parts.chain.set_agents(state.agents)
-        state.policy, state.current = report.policy, None
+        state.policy, state.sampling, state.current = report.policy, report.sampling, None
         parts.chain.set_policy(state.policy, state.relay_refusal)
         await parts.transcript.show_all()
         if report.place is not None:
