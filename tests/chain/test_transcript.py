@@ -246,7 +246,7 @@ def test_sampling_values_that_were_chosen_are_kept_with_the_conversation() -> No
 
 @pytest.mark.parametrize("sampling", [{"temperature": 99}, {"warmth": 1}, [], "hot"])
 def test_damaged_sampling_values_are_one_line(sampling: object) -> None:
-    with pytest.raises(UsageError, match="^damaged conversation: "):
+    with pytest.raises(UsageError, match=r"^damaged conversation: "):
         relay().chain_from_dict({**saved_conversation(), "sampling": sampling})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -44,9 +44,10 @@ class AgentsDialog(Dialog[ChainChoice]):
         Binding("shift+up,u", "shift(-1)", "Up"),
         Binding("shift+down,d", "shift(1)", "Down"),
         Binding("space", "pause", "Pause after"),
+        Binding("k", "keep", "Keep"),
     ]
     title_text = "Agents"
-    hint = "Ctrl+D applies · Esc leaves · A adds · Del removes · U/D moves · Space pauses after"
+    hint = "Ctrl+D applies · Esc leaves · A adds · Del removes · U/D moves · Space pauses · K keeps"
 
     def __init__(
         self,
@@ -55,12 +56,13 @@ class AgentsDialog(Dialog[ChainChoice]):
         known: Mapping[str, Agent],
         selected: int = 0,
         in_force: Mapping[str, Any] | None = None,
+        keep: Callable[[Sequence[Agent]], None] = lambda _: None,
     ) -> None:
-        """`known`: agents that can be added; `in_force`: sampling values of agents that have none of their own."""
+        """`known`: agents that can be added; `in_force`: sampling values of agents that have none of their own; `keep` writes a file."""
         super().__init__()
         self._otherwise = otherwise(in_force or {})
         self._rows = [(agent, index in pauses) for index, agent in enumerate(agents)]
-        self._known = known
+        self._known, self._write = known, keep
         self._selected = min(selected, len(agents) - 1)
 
     def compose(self) -> ComposeResult:
@@ -80,6 +82,7 @@ class AgentsDialog(Dialog[ChainChoice]):
                 yield Button("Up", id="up", compact=True)
                 yield Button("Down", id="down", compact=True)
                 yield Button("Pause after", id="pause", compact=True)
+                yield Button("Keep", id="keep", compact=True)
                 yield Button("Apply", id="done", variant="primary", compact=True)
             yield Static("", classes="error")
 
@@ -146,7 +149,13 @@ class AgentsDialog(Dialog[ChainChoice]):
 
     @on(Button.Pressed)
     def _press(self, event: Button.Pressed) -> None:
-        actions = {"add": self.action_add, "remove": self.action_remove, "pause": self.action_pause, "done": self.action_done}
+        actions = {
+            "add": self.action_add,
+            "remove": self.action_remove,
+            "pause": self.action_pause,
+            "keep": self.action_keep,
+            "done": self.action_done,
+        }
         name = event.button.id or ""
         if name in actions:
             actions[name]()
@@ -178,6 +187,11 @@ class AgentsDialog(Dialog[ChainChoice]):
             agent, pauses = self._rows[self._selected]
             self._rows[self._selected] = agent, not pauses
             self._show(self._selected)
+
+    def action_keep(self) -> None:
+        """Write the agents as they stand here into the user's file."""
+        if self._keep():
+            self._write([agent for agent, _ in self._rows])
 
     def action_edit_outside(self) -> None:
         self.query_one("#instructions", TextField).edit_outside()

@@ -47,6 +47,7 @@ DIALOG_KEYS = (
     ("Esc", "Leave without a change"),
     ("Ctrl+D", "Apply, or overwrite"),
     ("Ctrl+G", "Edit the text in $EDITOR"),
+    ("K", "Agents: write those that were edited into your agents.toml"),
     ("Find line", "Enter or ↓ next place, ↑ the one before, Esc closes it"),
 )
 SIGNS = (

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from relaylite import paths
+from relaylite.chain.agents import Agent
+from relaylite.errors import RelayliteError
 from relaylite.reuse.policies import FIDELITIES, POLICIES, parse_policy
+from relaylite.settings.toml_file import read_toml
+from relaylite.tui.agents_toml import with_agents
 from relaylite.tui.sampling_values import choose_for_all
 from relaylite.tui.screens.agents_dialog import AgentsDialog, ChainChoice
 from relaylite.tui.screens.dialog import ChoiceDialog
+from relaylite.tui.screens.main import documents
 from relaylite.tui.screens.main.desk import Desk
 from relaylite.tui.screens.model_dialog import ModelDialog
 from relaylite.tui.screens.sampling_dialog import SamplingDialog
@@ -27,7 +33,8 @@ POLICY_ABOUT = {
 
 def agents(desk: Desk, selected: int = 0) -> None:
     if not desk.refuses():
-        dialog = AgentsDialog(desk.state.agents, desk.state.pauses, desk.state.known, selected, sampling_in_force(desk))
+        state = desk.state
+        dialog = AgentsDialog(state.agents, state.pauses, state.known, selected, sampling_in_force(desk), partial(keep_agents, desk))
         desk.app.push_screen(dialog, partial(_take_agents, desk))
 
 
@@ -38,6 +45,26 @@ async def _take_agents(desk: Desk, choice: ChainChoice | None) -> None:
         await strip.set_agents(state.agents)
         strip.set_pauses(set(state.pauses))
         _configure(desk)
+
+
+def keep_agents(desk: Desk, agents: Sequence[Agent]) -> None:
+    """Write those that differ from the known ones into the user's agents file, after a look at what changes there."""
+    state, path = desk.state, desk.app.settings.agents_file or paths.agents_file()
+    edited = [agent for agent in agents if state.known.get(agent.name) != agent]
+    if not edited:
+        desk.app.notify("Nothing to keep: these agents are as they are known.")
+        return
+
+    def take_over() -> None:
+        state.known = {**state.known, **{agent.name: agent for agent in edited}}
+
+    try:
+        read_toml(path, may_be_missing=True)
+        text = with_agents(paths.read_whole(path).decode("utf-8-sig") if path.exists() else "", edited)
+    except RelayliteError as error:
+        desk.app.notify(str(error), title="Failed", severity="error")
+    else:
+        documents.write(desk, text, path, then=take_over)
 
 
 def policy(desk: Desk) -> None:
