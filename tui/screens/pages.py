@@ -22,7 +22,7 @@ INPUT_KEYS = (
     ("Ctrl+J", "New line (also Shift+Enter, Alt+Enter)"),
     ("↑ ↓", "In the first or last line: messages sent before"),
     ("@file", 'Attach a file: @notes.md, or @"my notes.md"'),
-    ("Tab", "To the newest block and back"),
+    ("Tab", "To the newest block, or a task to try, and back"),
     ("Ctrl+C", "Copy the selection; stop; twice: quit (as Ctrl+Q)"),
 )
 BLOCK_KEYS = (

@@ -13,6 +13,7 @@ from relaylite.errors import RelayliteError
 from relaylite.reuse.policies import FIDELITIES, POLICIES, parse_policy
 from relaylite.settings.toml_file import read_toml
 from relaylite.tui.agents_toml import with_agents
+from relaylite.tui.engine.opener import Progress
 from relaylite.tui.sampling_values import choose_for_all
 from relaylite.tui.screens.agents_dialog import AgentsDialog, ChainChoice
 from relaylite.tui.screens.dialog import ChoiceDialog
@@ -121,4 +122,5 @@ def open_model(desk: Desk, name: str) -> None:
     """Open another model, or the first one; the conversation goes on."""
     desk.state.info, desk.state.is_opening = None, True
     desk.parts.top.show_opening(name)
+    desk.parts.status.show_progress(Progress("looking for the model", None))
     desk.engine.open(name)
