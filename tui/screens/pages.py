@@ -21,7 +21,7 @@ INPUT_KEYS = (
     ("Enter", "Send; on an empty input go on after a pause, a stop or a failure"),
     ("Ctrl+J", "New line (also Shift+Enter, Alt+Enter)"),
     ("↑ ↓", "In the first or last line: messages sent before"),
-    ("@file", 'Attach a file: @notes.md, or @"my notes.md"'),
+    ("@file", 'Attach a file: @notes.md, or @"my notes.md"; ↑ ↓ and Tab or Enter take one that is offered, Esc leaves them'),
     ("Tab", "To the newest block, or a task to try, and back"),
     ("Ctrl+C", "Copy the selection; stop; twice: quit (as Ctrl+Q)"),
 )

@@ -52,6 +52,7 @@ class MainScreen(Screen[None]):
         yield parts.search
         yield parts.notices
         yield parts.status
+        yield parts.picker
         yield parts.input
         yield Footer(show_command_palette=True, compact=True)
 
