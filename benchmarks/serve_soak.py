@@ -193,7 +193,8 @@ def main() -> None:
         clients = [Client(number, port, args.seed, ends_at) for number in range(args.clients)]
         for client in clients:
             client.thread.start()
-        watch, waits, seen, told = Watch(pid), [], [], begun
+        waits: list[float] = []
+        watch, seen, told = Watch(pid), [], begun
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=600) as http:
             while time.monotonic() < ends_at:
                 waits.append(first_token_s(http, len(waits)))

@@ -50,6 +50,7 @@ COMMANDS = (
     Command("cell_map", "Cell map", "What became of every layer and token of the last prompt", "f3", "Map"),
     Command("agents", "Agents", "Add, remove, reorder and edit the agents; where to pause", "f4", "Agents"),
     Command("policy", "Policy", "How much is reused, and how carefully it is repaired", "f5", "Policy"),
+    Command("sampling", "Sampling", "Temperature, max tokens and seed of all agents; F4 has those of one"),
     Command("measure", "Measure a full prefill", "Prefill the last prompt without reuse and compare its time to first token", "f6"),
     Command("compare", "Compare with another policy", "Let the last answer be written under another policy too, and show both"),
     Command("model", "Model", "Choose a model from the catalogue or open a file", "ctrl+l", "Model"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from relaylite.chain.agents import Agent, unanswered
 from relaylite.chain.attachments import Attachment
@@ -23,6 +24,7 @@ class RunState:
     known: Mapping[str, Agent]
     files: tuple[Attachment, ...] = ()  # go with the next message
     pauses: frozenset[int] = frozenset()
+    sampling: Mapping[str, Any] = field(default_factory=dict)  # chosen here or in the conversation, as `Chain.chosen`
     conversation: Conversation = field(default_factory=Conversation)
     info: ModelInfo | None = None  # None while no model is open
     model: str = ""  # what the user called the one that is open, or was last

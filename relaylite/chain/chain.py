@@ -17,6 +17,7 @@ from relaylite.chain.agents import Agent, choose_agents, unanswered
 from relaylite.chain.attachments import Attachment
 from relaylite.chain.conversation import Conversation, Round, begun_in, unfinished
 from relaylite.chain.result import ChainResult, Comparison
+from relaylite.chain.role_sampling import check_chosen, in_force
 from relaylite.chain.session import Session
 from relaylite.chain.settling import Settling, settle
 from relaylite.chain.turn import TurnRequest, TurnRun
@@ -35,7 +36,8 @@ T = TypeVar("T")
 class Chain:
     """A conversation with agents on one engine. `Relay.chain` makes it.
 
-    Between runs, `agents`, `policy` and `sampling` may be changed; an agent's own sampling values go before `sampling`. `conversation`
+    Between runs, `agents`, `policy` and `sampling` (or some of its values: `chosen`) may be changed; an agent's own sampling values go
+    before them. What was changed is kept with the conversation. `conversation`
     holds what was said; change it by `edit`, `retry` and `change`, which raise EngineBusy while a run goes on.
     `session`: where the conversation is kept, when a message begins, after every answer, and after every change; None: nowhere.
     """
@@ -60,15 +62,29 @@ class Chain:
         self.agents = agents
         self.policy = policy
         self._told = dict(told)
+        self.chosen = {}
 
     @property
     def sampling(self) -> Sampling:
         """The values that were given, and the plain ones of `Sampling` for the rest. If it is set, all of them are given."""
-        return Sampling().merged(self._told)
+        return Sampling().merged(self._in_force)
 
     @sampling.setter
     def sampling(self, sampling: Sampling) -> None:
-        self._told = sampling.values()
+        self.chosen = sampling.values()
+
+    @property
+    def chosen(self) -> Mapping[str, Any]:
+        """Sampling values, by name, that go before those that the chain was made with; None takes such a value away.
+
+        Raises UsageError if it is set to what `Sampling` refuses.
+        """
+        return self._chosen
+
+    @chosen.setter
+    def chosen(self, chosen: Mapping[str, Any]) -> None:
+        check_chosen(chosen)
+        self._chosen = dict(chosen)
 
     @property
     def agents(self) -> tuple[Agent, ...]:
@@ -239,7 +255,7 @@ class Chain:
 
     def to_dict(self) -> dict[str, Any]:
         """The conversation as plain values for JSON; `Relay.chain_from_dict` reads them back."""
-        saved = transcript.Transcript(self.agents, self.policy.label, self.conversation)
+        saved = transcript.Transcript(self.agents, self.policy.label, self.conversation, self.chosen)
         return transcript.to_dict(saved, self._runner.info.name, self._fingerprint)
 
     @classmethod
@@ -247,14 +263,18 @@ class Chain:
         """Raises UsageError in one line if `data` is not what `to_dict` gives."""
         saved = transcript.from_dict(data, runner.tokenizer)
         chain = cls(runner, saved.agents, saved.policy, told, settle_after_s)
-        chain.conversation = saved.conversation
+        chain.conversation, chain.chosen = saved.conversation, saved.chosen
         chain._settling.start()
         return chain
 
     # inside
 
+    @property
+    def _in_force(self) -> Mapping[str, Any]:
+        return in_force(self._told, self._chosen)
+
     def _agent_prompts(self) -> AgentPrompts:
-        return AgentPrompts(self.conversation, self.agents, self._told, self._runner.prompt_builder, self._runner.info.n_ctx)
+        return AgentPrompts(self.conversation, self.agents, self._in_force, self._runner.prompt_builder, self._runner.info.n_ctx)
 
     def _begin(self, round: Round, stop_after: int | None, begun: Turn | None = None) -> Generator[Event, None, None]:
         if stop_after is not None and not 0 <= stop_after < len(self.agents):

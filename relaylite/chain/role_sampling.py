@@ -15,6 +15,16 @@ STEADY: Mapping[str, Any] = {"dry_multiplier": 0.8, "dry_allowed_length": 6, "dr
 OF_ROLES: Mapping[str, Mapping[str, Any]] = {"code": {**STEADY, "dry_allowed_length": 12}}
 
 
+def in_force(told: Mapping[str, Any], chosen: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The values that were told, with those that were chosen since in their place; a None that was chosen leaves one untold."""
+    return {name: value for name, value in {**told, **chosen}.items() if value is not None}
+
+
+def check_chosen(chosen: Mapping[str, Any]) -> None:
+    """Raises UsageError in one line for a name or a value that `Sampling` refuses."""
+    Sampling().merged({name: getattr(Sampling(), name, None) if value is None else value for name, value in chosen.items()})
+
+
 def sampling_of(agent: Agent, told: Mapping[str, Any]) -> Sampling:
     """What `told` and, before it, the agent itself say; for all else the values of its role, by its name.
 

@@ -13,13 +13,14 @@ import codecs
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from relaylite.chain.agents import Agent
 from relaylite.chain.attachments import Attachment
 from relaylite.chain.branches import Branch, Branches
 from relaylite.chain.conversation import Conversation, Round
+from relaylite.chain.role_sampling import check_chosen
 from relaylite.errors import UsageError
 from relaylite.events import Turn
 from relaylite.metrics import FINISH_CANCELLED, FINISH_LENGTH, FINISH_STOP, TtftParts, TurnMetrics
@@ -40,6 +41,7 @@ class Transcript:
     agents: tuple[Agent, ...]
     policy: str
     conversation: Conversation
+    chosen: Mapping[str, Any] = field(default_factory=dict)  # sampling values, by name
 
 
 def tokenizer_fingerprint(tokenizer: Tokenizer) -> str:
@@ -56,6 +58,7 @@ def to_dict(transcript: Transcript, model: str, fingerprint: str) -> dict[str, A
         "model": model,
         "tokenizer": fingerprint,
         "policy": transcript.policy,
+        "sampling": _values_to_dict(transcript.chosen),
         "agents": [_agent_to_dict(agent) for agent in transcript.agents],
         "dropped_rounds": transcript.conversation.n_dropped,
         "rounds": [_round_to_dict(round) for round in transcript.conversation.rounds],
@@ -78,11 +81,24 @@ def from_dict(data: object, tokenizer: Tokenizer) -> Transcript:
         raise UsageError("the conversation names no agents")
     n_dropped = min(max(_whole(top, "dropped_rounds", "the conversation"), 0), len(rounds))
     branches = _branches_from(top, rounds, tokenizer, keeps_ids) if version > 1 else Branches([rounds])
-    return Transcript(agents, _text(top, "policy", "the conversation"), Conversation.of(branches, n_dropped))
+    chosen = _values_from(top.get("sampling", {}))  # conversations of earlier versions have none
+    try:
+        check_chosen(chosen)
+    except UsageError as error:
+        raise UsageError(f"damaged conversation: {error}") from error
+    return Transcript(agents, _text(top, "policy", "the conversation"), Conversation.of(branches, n_dropped), chosen)
+
+
+def _values_to_dict(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+
+
+def _values_from(data: object) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in _mapping(data, "sampling").items()}
 
 
 def _agent_to_dict(agent: Agent) -> dict[str, Any]:
-    sampling = {key: list(value) if isinstance(value, tuple) else value for key, value in agent.sampling.items()}
+    sampling = _values_to_dict(agent.sampling)
     return {"name": agent.name, "instructions": agent.instructions, "reads": agent.reads, "sampling": sampling, "color": agent.color}
 
 
@@ -90,9 +106,7 @@ def _agent_from(data: object) -> Agent:
     each = _mapping(data, "an agent")
     instructions = _text(each, "instructions", "an agent")
     reads: Any = _text(each, "reads", "an agent")
-    sampling = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in _mapping(each.get("sampling"), "sampling").items()
-    }
+    sampling = _values_from(each.get("sampling"))
     return Agent(_text(each, "name", "an agent"), instructions, reads, sampling, _text(each, "color", "an agent"))
 
 

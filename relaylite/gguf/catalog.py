@@ -70,6 +70,12 @@ def find_entry(name: str) -> CatalogEntry | None:
     return next((entry for entry in entries if wanted in (entry.name.casefold(), Path(entry.file).stem.casefold())), None)
 
 
+def is_bundled(name: str) -> bool:
+    """Whether it stands for a small model that a Python package brings with it, for a first try."""
+    entry = find_entry(name)
+    return entry is not None and entry.remote is None
+
+
 def find_remote(reference: str) -> Remote:
     """The file on the hub that a catalogue name or `hf:…` stands for. Raises UsageError for anything else."""
     if reference.startswith("hf:"):

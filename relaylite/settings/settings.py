@@ -70,6 +70,7 @@ class TuiSettings:
 
     theme: str = _setting("", readers.text, "Name of a Textual theme; the app chooses if unset.")
     mouse: bool = _setting(True, readers.boolean, "Whether the app takes the mouse.")
+    bell: bool = _setting(True, readers.boolean, "Whether the terminal's bell rings when a chain ends that took 20 s or more.")
     keys: Mapping[str, Any] = _setting({}, readers.table, 'Keys of actions, such as cancel = "ctrl+x".')
 
 

@@ -231,3 +231,26 @@ def test_any_single_damage_is_refused_or_harmless(place: tuple[Any, ...], value:
 
 
 RELAY = relay()
+
+
+def test_sampling_values_that_were_chosen_are_kept_with_the_conversation() -> None:
+    chain = relay().chain([CODE], sampling={"temperature": 0.7})
+    chain.chosen = {"temperature": None, "stop": ("END",), "seed": 4}
+    chain.run("go")
+    again = Relay(engine=FakeEngine(), policy="naive", sampling={"temperature": 0.7, "max_tokens": 9}, store_bytes=10**8)
+    loaded = again.chain_from_dict(json.loads(json.dumps(chain.to_dict())))
+    assert loaded.chosen == chain.chosen
+    assert (loaded.sampling.temperature, loaded.sampling.seed, loaded.sampling.stop) == (0.0, 4, ("END",))
+    assert loaded.sampling.max_tokens == 9, "what was not chosen stays as it is told here"
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 99}, {"warmth": 1}, [], "hot"])
+def test_damaged_sampling_values_are_one_line(sampling: object) -> None:
+    with pytest.raises(UsageError, match=r"^damaged conversation: "):
+        relay().chain_from_dict({**saved_conversation(), "sampling": sampling})
+
+
+def test_a_conversation_of_before_has_no_sampling_values() -> None:
+    data = saved_conversation()
+    del data["sampling"]
+    assert relay().chain_from_dict(data).chosen == {}

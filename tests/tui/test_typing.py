@@ -150,7 +150,7 @@ def test_keys_that_cannot_work_are_refused(keys: dict[str, object], said: str) -
 
 
 def test_keys_that_can_work_are_taken() -> None:
-    check_keys({"cancel": "ctrl+x", "help": "f10", "agents": "alt+a", "search": "ctrl+f,ctrl+shift+f"})
+    check_keys({"cancel": "ctrl+x", "help": "f11", "agents": "alt+a", "search": "ctrl+f,ctrl+shift+f"})
 
 
 @pytest.fixture

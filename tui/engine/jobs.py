@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Event as Flag
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relaylite.chain.agents import Agent, unanswered
 from relaylite.chain.attachments import Attachment, attached_in, words_without_file
@@ -49,6 +49,7 @@ class Jobs:
     ) -> None:
         self._opener, self._report = opener, report
         self._agents, self._policy = tuple(agents), policy
+        self._sampling: Mapping[str, Any] = {}  # as `Chain.chosen`
         self.keeper = keeper
         self._waiting = keeper.saved  # a conversation that waits for the next model
         self.relay: Relay | None = None
@@ -83,7 +84,7 @@ class Jobs:
         """Go on with this model: with the conversation that waits for it, or a new one."""
         waiting = self._waiting
         try:
-            chain = relay.chain(self._agents, policy=self._policy) if waiting is None else relay.chain_from_dict(waiting)
+            chain = self._new_chain(relay) if waiting is None else relay.chain_from_dict(waiting)
             if waiting is not None and waiting is self.keeper.saved:
                 self.keeper.go_on(chain)
         except BaseException:
@@ -195,11 +196,16 @@ class Jobs:
         except Exception as error:
             self._report(reports.Failed(reason_of(error)))
 
-    def configure(self, agents: tuple[Agent, ...], policy: Policy) -> None:
+    def configure(self, agents: tuple[Agent, ...], policy: Policy, sampling: Mapping[str, Any]) -> None:
         """Not inside `guarded`: it also counts while no model is open."""
-        self._agents, self._policy = agents, policy
+        self._agents, self._policy, self._sampling = agents, policy, sampling
         if self.chain is not None:
-            self.chain.agents, self.chain.policy = agents, policy
+            self.chain.agents, self.chain.policy, self.chain.chosen = agents, policy, sampling
+
+    def _new_chain(self, relay: Relay) -> Chain:
+        chain = relay.chain(self._agents, policy=self._policy)
+        chain.chosen = self._sampling
+        return chain
 
     def drop(self, round: int, index: int | None, chain: Chain) -> None:
         self._report(reports.Dropped(round, index, chain.retry(index, round)))
@@ -224,14 +230,14 @@ class Jobs:
     def clear(self, chain: Chain) -> None:
         assert self.relay is not None
         self.keeper.begin()
-        self.adopt(self.relay.chain(self._agents, policy=self._policy), self.keeper.session)
+        self.adopt(self._new_chain(self.relay), self.keeper.session)
 
     def adopt(self, chain: Chain, session: Session | None, path: Path | None = None) -> None:
         """Show and use this conversation from now on, and keep it in this session."""
         if session is not self.keeper.session:
             self.keeper.switch(session)
         chain.session = session
-        self.chain, self._agents, self._policy = chain, tuple(chain.agents), chain.policy
+        self.chain, self._agents, self._policy, self._sampling = chain, tuple(chain.agents), chain.policy, chain.chosen
         self.tell_all(path)
 
     # -- what the app shows of it ------------------------------------------------------------------------------------
@@ -242,7 +248,7 @@ class Jobs:
         rounds = tuple(
             reports.LoadedRound(each.task, tuple(file.source for file in each.files), tuple(each.turns)) for each in self.chain.rounds
         )
-        self._report(reports.Loaded(path, rounds, self._agents, self._policy, place))
+        self._report(reports.Loaded(path, rounds, self._agents, self._policy, place, self._sampling))
         self._report(reports.Versions(self.chain.conversation.branches.versions()))
         self.tell_session()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from relaylite.chain.agents import Agent
 from relaylite.engine.interface import Memory, ModelInfo
@@ -122,6 +122,7 @@ class Loaded:
     agents: tuple[Agent, ...]
     policy: Policy
     place: Place | None = None
+    sampling: Mapping[str, Any] = field(default_factory=dict)  # as `Chain.chosen`
 
 
 @dataclass(frozen=True, slots=True)

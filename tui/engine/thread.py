@@ -9,11 +9,11 @@ It is a daemon thread of our own and no Textual worker: quitting must not wait f
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relaylite.chain.agents import Agent
 from relaylite.chain.attachments import Attachment
@@ -68,8 +68,9 @@ class EngineThread(threading.Thread):
         if (chain := self._jobs.chain) is not None:
             chain.cancel()
 
-    def configure(self, agents: Sequence[Agent], policy: Policy) -> None:
-        self._queue.put(partial(self._jobs.configure, tuple(agents), policy))
+    def configure(self, agents: Sequence[Agent], policy: Policy, sampling: Mapping[str, Any]) -> None:
+        """Who answers from now on, and how; `sampling` as `Chain.chosen`."""
+        self._queue.put(partial(self._jobs.configure, tuple(agents), policy, dict(sampling)))
 
     def drop(self, round: int, index: int | None) -> None:
         """Go back to before that answer, or to before the whole round. `change` can bring it back."""

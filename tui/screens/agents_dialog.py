@@ -1,9 +1,9 @@
-"""The chain's agents: add, remove, reorder, edit instructions and what each reads, and where the chain pauses."""
+"""The chain's agents: add, remove, reorder, edit instructions, what each reads and how it samples, and where the chain pauses."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,9 +18,11 @@ from textual.widgets.option_list import Option
 from relaylite.chain.agents import READS, Agent
 from relaylite.errors import UsageError
 from relaylite.tui import look
+from relaylite.tui.sampling_values import choose_for_one, otherwise
 from relaylite.tui.screens.dialog import ChoiceDialog, Dialog
 from relaylite.tui.widgets.chain_strip import reads_of
 from relaylite.tui.widgets.fields import LineField, TextField
+from relaylite.tui.widgets.sampling_fields import SamplingFields
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +44,25 @@ class AgentsDialog(Dialog[ChainChoice]):
         Binding("shift+up,u", "shift(-1)", "Up"),
         Binding("shift+down,d", "shift(1)", "Down"),
         Binding("space", "pause", "Pause after"),
+        Binding("k", "keep", "Keep"),
     ]
     title_text = "Agents"
-    hint = "Ctrl+D applies · Esc leaves · A adds · Del removes · U/D moves · Space pauses after"
+    hint = "Ctrl+D applies · Esc leaves · A adds · Del removes · U/D moves · Space pauses · K keeps"
 
-    def __init__(self, agents: Sequence[Agent], pauses: frozenset[int], known: Mapping[str, Agent], selected: int = 0) -> None:
+    def __init__(
+        self,
+        agents: Sequence[Agent],
+        pauses: frozenset[int],
+        known: Mapping[str, Agent],
+        selected: int = 0,
+        in_force: Mapping[str, Any] | None = None,
+        keep: Callable[[Sequence[Agent]], None] = lambda _: None,
+    ) -> None:
+        """`known`: agents that can be added; `in_force`: sampling values of agents that have none of their own; `keep` writes a file."""
         super().__init__()
+        self._otherwise = otherwise(in_force or {})
         self._rows = [(agent, index in pauses) for index, agent in enumerate(agents)]
-        self._known = known
+        self._known, self._write = known, keep
         self._selected = min(selected, len(agents) - 1)
 
     def compose(self) -> ComposeResult:
@@ -61,6 +74,7 @@ class AgentsDialog(Dialog[ChainChoice]):
                     yield Select(
                         ((reads_of(Agent("x", "x", reads=reads)), reads) for reads in READS), allow_blank=False, id="reads", compact=True
                     )
+                    yield SamplingFields()
                     yield TextField(id="instructions")
             with Horizontal(classes="buttons"):
                 yield Button("Add", id="add", compact=True)
@@ -68,6 +82,7 @@ class AgentsDialog(Dialog[ChainChoice]):
                 yield Button("Up", id="up", compact=True)
                 yield Button("Down", id="down", compact=True)
                 yield Button("Pause after", id="pause", compact=True)
+                yield Button("Keep", id="keep", compact=True)
                 yield Button("Apply", id="done", variant="primary", compact=True)
             yield Static("", classes="error")
 
@@ -89,6 +104,7 @@ class AgentsDialog(Dialog[ChainChoice]):
             agent = self._rows[self._selected][0]
             self.query_one("#name", Input).value = agent.name
             self.query_one("#reads", Select).value = agent.reads
+            self.query_one(SamplingFields).show(agent.sampling, self._otherwise)
             self.query_one("#instructions", TextField).load_text(agent.instructions)
 
     def _line(self, index: int) -> Content:
@@ -109,6 +125,7 @@ class AgentsDialog(Dialog[ChainChoice]):
             "instructions": self.query_one("#instructions", TextField).text,
         }
         try:
+            values["sampling"] = choose_for_one(agent, self.query_one(SamplingFields).values())
             self._rows[self._selected] = dataclasses.replace(agent, **values), pauses
         except UsageError as error:
             self.query_one(".error", Static).update(Content(str(error)))
@@ -132,7 +149,13 @@ class AgentsDialog(Dialog[ChainChoice]):
 
     @on(Button.Pressed)
     def _press(self, event: Button.Pressed) -> None:
-        actions = {"add": self.action_add, "remove": self.action_remove, "pause": self.action_pause, "done": self.action_done}
+        actions = {
+            "add": self.action_add,
+            "remove": self.action_remove,
+            "pause": self.action_pause,
+            "keep": self.action_keep,
+            "done": self.action_done,
+        }
         name = event.button.id or ""
         if name in actions:
             actions[name]()
@@ -164,6 +187,11 @@ class AgentsDialog(Dialog[ChainChoice]):
             agent, pauses = self._rows[self._selected]
             self._rows[self._selected] = agent, not pauses
             self._show(self._selected)
+
+    def action_keep(self) -> None:
+        """Write the agents as they stand here into the user's file."""
+        if self._keep():
+            self._write([agent for agent, _ in self._rows])
 
     def action_edit_outside(self) -> None:
         self.query_one("#instructions", TextField).edit_outside()

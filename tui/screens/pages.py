@@ -21,8 +21,8 @@ INPUT_KEYS = (
     ("Enter", "Send; on an empty input go on after a pause, a stop or a failure"),
     ("Ctrl+J", "New line (also Shift+Enter, Alt+Enter)"),
     ("↑ ↓", "In the first or last line: messages sent before"),
-    ("@file", 'Attach a file: @notes.md, or @"my notes.md"'),
-    ("Tab", "To the newest block and back"),
+    ("@file", 'Attach a file: @notes.md, or @"my notes.md"; ↑ ↓ and Tab or Enter take one that is offered, Esc leaves them'),
+    ("Tab", "To the newest block, or a task to try, and back"),
     ("Ctrl+C", "Copy the selection; stop; twice: quit (as Ctrl+Q)"),
 )
 BLOCK_KEYS = (
@@ -48,6 +48,7 @@ DIALOG_KEYS = (
     ("Esc", "Leave without a change"),
     ("Ctrl+D", "Apply, or overwrite"),
     ("Ctrl+G", "Edit the text in $EDITOR"),
+    ("K", "Agents: write those that were edited into your agents.toml"),
     ("Find line", "Enter or ↓ next place, ↑ the one before, Esc closes it"),
 )
 SIGNS = (
@@ -104,9 +105,10 @@ class SettingsPage(Dialog[None]):
     title_text = "Settings"
     hint = "flag > RELAYLITE_* > ./relaylite.toml > config.toml · Esc leaves"
 
-    def __init__(self, settings: Settings, config_file: str) -> None:
+    def __init__(self, settings: Settings, config_file: str, own: Iterable[str] = ()) -> None:
+        """`own`: a line for each agent that has sampling values of its own."""
         super().__init__()
-        self._settings, self._config_file = settings, config_file
+        self._settings, self._config_file, self._own = settings, config_file, own
 
     def compose(self) -> ComposeResult:
         with self.frame():
@@ -114,6 +116,7 @@ class SettingsPage(Dialog[None]):
 
     def lines(self) -> Iterable[Content]:
         yield Content.styled(f"Your file: {self._config_file}", "$muted")
+        yield from (Content.styled(f"Its own values: {one_line(line, 200)}", "$accent") for line in self._own)
         yield Content("")
         for name, about, _ in describe():
             table, _, field = name.rpartition(".")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
-from textual import events
+from textual import events, on
 from textual.message import Message
+from textual.widgets import TextArea
 
 from relaylite.tui.files import History
+from relaylite.tui.text import mentions
 from relaylite.tui.widgets.fields import TextField
+from relaylite.tui.widgets.file_picker import FilePicker
 
 NEW_LINE_KEYS = ("ctrl+j", "shift+enter", "alt+enter", "shift+\r")  # the last: xterm's modifyOtherKeys
 
@@ -24,14 +29,21 @@ class PromptInput(TextField):
     class Left(Message):
         """Tab: to the conversation."""
 
-    def __init__(self, history: History, **kwargs: Any) -> None:
+    def __init__(self, history: History, picker: FilePicker, **kwargs: Any) -> None:
+        """`picker` offers the files that an @ may mean."""
         super().__init__(highlight_cursor_line=False, **kwargs)
         self._history = history
         self._place: int | None = None  # in the history; None is the draft
         self._draft = ""
+        self._picker, self._files = picker, list[str]()
+        self._is_mentioning = self._has_left = False  # whether an @name is being typed, and whether its picker was left
 
     async def _on_key(self, event: events.Key) -> None:
-        if event.key == "enter":
+        if self._picker.is_open and event.key in ("tab", "enter"):
+            event.stop()
+            event.prevent_default()
+            self._complete()
+        elif event.key == "enter":
             event.stop()
             event.prevent_default()
             self._send()
@@ -45,6 +57,40 @@ class PromptInput(TextField):
             self.post_message(self.Left())
         else:
             await super()._on_key(event)
+
+    def leave_picker(self) -> bool:
+        """Close the picker until another @ is typed; whether it was open."""
+        was_open = self._picker.is_open
+        self._has_left = self._has_left or was_open
+        self._picker.offer([])
+        return was_open
+
+    @on(TextArea.Changed)
+    @on(TextArea.SelectionChanged)
+    def _offer(self) -> None:
+        mention = self._mention()
+        if mention is None:
+            self._is_mentioning = self._has_left = False
+            self._picker.offer([])
+        elif not self._is_mentioning:
+            self._is_mentioning, self._files = True, []
+            self.run_worker(self._look_for_files(), exclusive=True, group="files")
+        elif not self._has_left:
+            self._picker.offer(mentions.matching(self._files, mention[1]))
+
+    async def _look_for_files(self) -> None:
+        self._files = await asyncio.to_thread(mentions.files_below, Path.cwd())
+        self._offer()
+
+    def _mention(self) -> tuple[int, str] | None:
+        row, column = self.cursor_location
+        return mentions.begun(str(self.document.get_line(row))[:column])
+
+    def _complete(self) -> None:
+        if (mention := self._mention()) is not None:
+            row = self.cursor_location[0]
+            self.replace(mentions.mention_of(self._picker.chosen), (row, mention[0]), self.cursor_location, maintain_selection_offset=False)
+        self._picker.offer([])
 
     def _send(self) -> None:
         self.post_message(self.Sent(self.text))
@@ -72,11 +118,15 @@ class PromptInput(TextField):
             self.move_cursor(self.document.end)
 
     def action_cursor_up(self, select: bool = False) -> None:
-        if select or self.cursor_location[0] > 0 or not self._recall(-1):
+        if self._picker.is_open:
+            self._picker.move(-1)
+        elif select or self.cursor_location[0] > 0 or not self._recall(-1):
             super().action_cursor_up(select)
 
     def action_cursor_down(self, select: bool = False) -> None:
-        if select or self.cursor_location[0] < self.document.line_count - 1 or not self._recall(1):
+        if self._picker.is_open:
+            self._picker.move(1)
+        elif select or self.cursor_location[0] < self.document.line_count - 1 or not self._recall(1):
             super().action_cursor_down(select)
 
     def _recall(self, step: int) -> bool:

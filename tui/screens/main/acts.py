@@ -14,6 +14,7 @@ ACTS: dict[str, Callable[[Desk], None]] = {
     "cell_map": looking.cell_map,
     "agents": choosing.agents,
     "policy": choosing.policy,
+    "sampling": choosing.sampling,
     "measure": running.measure_shown,
     "compare": looking.compare_last,
     "model": choosing.model,

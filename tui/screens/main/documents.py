@@ -69,8 +69,8 @@ def ask_and_write(desk: Desk, title: str, path: Path, text: str) -> None:
     _ask_path(desk, title, path, partial(write, desk, text))
 
 
-def write(desk: Desk, text: str, path: Path, *, is_compared: bool = True) -> None:
-    """Write `text`, asking first if there is something else at `path`; with a comparison, if wished."""
+def write(desk: Desk, text: str, path: Path, *, is_compared: bool = True, then: Callable[[], None] = lambda: None) -> None:
+    """Write `text`, asking first if there is something else at `path`; with a comparison, if wished. `then` follows once it is there."""
 
     def write_now(path: Path) -> None:
         try:
@@ -79,6 +79,7 @@ def write(desk: Desk, text: str, path: Path, *, is_compared: bool = True) -> Non
             desk.app.notify(str(error), title="Failed", severity="error")
         else:
             desk.app.notify(f"Saved to {path}")
+            then()
 
     _unless_there(desk, text if is_compared else None, write_now, path)
 

@@ -9,6 +9,7 @@ from relaylite import paths
 from relaylite.reuse.policies import parse_policy
 from relaylite.settings.settings import Settings
 from relaylite.terminal_text import one_line
+from relaylite.tui import sampling_values
 from relaylite.tui.conversation import TurnRecord
 from relaylite.tui.screens.dialog import ChoiceDialog
 from relaylite.tui.screens.main import choosing
@@ -23,7 +24,7 @@ def keys(desk: Desk) -> None:
 
 
 def settings(desk: Desk) -> None:
-    desk.app.push_screen(SettingsPage(in_force(desk), str(paths.settings_file())))
+    desk.app.push_screen(SettingsPage(in_force(desk), str(paths.settings_file()), sampling_values.own(desk.state.agents)))
 
 
 def in_force(desk: Desk) -> Settings:
@@ -33,6 +34,10 @@ def in_force(desk: Desk) -> Settings:
         changed["agents"] = names
     if state.policy != parse_policy(start.policy, start.fidelity):
         changed |= {"policy": state.policy.name, "fidelity": state.policy.fidelity}
+    for name, value in state.sampling.items():
+        in_words = getattr(Settings(), name, None) if value is None else value
+        if hasattr(start, name) and in_words != getattr(start, name):
+            changed[name] = in_words
     if state.model not in ("", start.model):
         changed["model"] = state.model
     return replace(start, **changed, sources={**start.sources, **dict.fromkeys(changed, "in this conversation")})

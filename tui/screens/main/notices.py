@@ -37,6 +37,11 @@ class Notices:
     def say(self, text: str, severity: SeverityLevel = "information", timeout: float | None = None) -> None:
         self._app.notify(text, severity=severity, timeout=timeout)
 
+    def ring(self) -> None:
+        """Ring the terminal's bell, unless the settings say no."""
+        if self._app.settings.tui.bell:
+            self._app.bell()
+
     def complain(self, reason: str) -> None:
         """Something failed, or was stopped; the app lives on."""
         status = self._parts.status

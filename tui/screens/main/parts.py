@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from relaylite.tui.files import History
 from relaylite.tui.run_state import RunState
 from relaylite.tui.widgets.chain_strip import ChainStrip
+from relaylite.tui.widgets.file_picker import FilePicker
 from relaylite.tui.widgets.inspector.inspector import Inspector
 from relaylite.tui.widgets.notice_bar import NoticeBar
 from relaylite.tui.widgets.prompt_input import PromptInput
@@ -27,11 +28,13 @@ class MainParts:
     search: SearchBar
     notices: NoticeBar
     status: StatusLine
+    picker: FilePicker
     input: PromptInput
 
 
 def make_parts(state: RunState, piece: Callable[[int], str], history: History) -> MainParts:
     """The widgets for `state`; `piece` gives a token's text."""
+    picker = FilePicker()
     return MainParts(
         top=TopBar(state.conversation),
         chain=ChainStrip(state.agents, state.policy),
@@ -40,5 +43,6 @@ def make_parts(state: RunState, piece: Callable[[int], str], history: History) -
         search=SearchBar(),
         notices=NoticeBar(),
         status=StatusLine(),
-        input=PromptInput(history, id="input", placeholder=state.invitation),
+        picker=picker,
+        input=PromptInput(history, picker, id="input", placeholder=state.invitation),
     )

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from relaylite.events import Notice
+from relaylite.gguf.catalog import is_bundled
 from relaylite.tui.engine import reports
 from relaylite.tui.run_state import RunState
 from relaylite.tui.screens.comparison_dialog import ComparisonDialog
 from relaylite.tui.screens.main.notices import Notices
 from relaylite.tui.screens.main.parts import MainParts
 from relaylite.tui.screens.main.run_view import RunView
+
+DEMO_NOTE = "This is the demo model; Ctrl+L for better ones."
 
 
 class ReportView:
@@ -61,6 +66,7 @@ class ReportView:
         state.info, state.model, state.is_opening = info, report.model, False
         self._notices.forget()
         parts.top.show_model(info)
+        parts.transcript.show_note(DEMO_NOTE if is_bundled(Path(info.path).stem) else "")
         parts.status.end_progress()
         parts.status.show_turn(state.conversation.last)
         parts.chain.set_policy(state.policy, info.relay_refusal)
@@ -126,7 +132,7 @@ class ReportView:
         if state.agents != report.agents:
             state.agents = report.agents
             await parts.chain.set_agents(state.agents)
-        state.policy, state.current = report.policy, None
+        state.policy, state.sampling, state.current = report.policy, report.sampling, None
         parts.chain.set_policy(state.policy, state.relay_refusal)
         await parts.transcript.show_all()
         if report.place is not None:

@@ -15,6 +15,7 @@ from relaylite.tui.screens.main.parts import MainParts
 PHASE_STATES: dict[str, State] = {"render": "reusing", "place": "reusing", "repair": "repairing", "suffix": "reading", "write": "writing"}
 FIGURES_EVERY = 10  # ticks between two drawings of a growing answer's figures
 STATUS_EVERY = 4  # of the seconds and the sign that turns: each drawing is bytes on the line
+BELL_AFTER_S = 20.0  # a run that took so long ends with a bell: the user may look elsewhere
 
 RunReport = (
     ChainStarted | TurnStarted | Phase | PrefillDone | TextDelta | TurnFinished | ChainFinished | reports.Attached | reports.RunEnded
@@ -137,7 +138,10 @@ class RunView:
 
     def _run_ended(self, report: reports.RunEnded) -> None:
         state, parts = self._state, self._parts
+        seconds = time.monotonic() - state.running_since if state.running_since is not None else 0.0
         state.running_since = None
+        if report.outcome != "stopped" and seconds >= BELL_AFTER_S:
+            self._notices.ring()
         if (record := state.running) is not None:
             record.state = "failed" if report.outcome == "failed" else "stopped"
             self._settle(record)

@@ -44,8 +44,10 @@ def _begin(desk: Desk) -> None:
 
 
 def cancel(desk: Desk) -> None:
-    """Close the search if that has the focus; else stop what runs; else close the search. Then go to the input."""
+    """Close the offered files or the search, if that has the focus; else stop what runs; else close the search. Then go to the input."""
     search = desk.parts.search
+    if desk.parts.input.has_focus and desk.parts.input.leave_picker():
+        return
     if desk.state.is_working and not search.has_focus_within:
         desk.engine.cancel()
     elif search.is_open:

@@ -25,6 +25,7 @@ from relaylite.tui.widgets.chain_strip import ChainStrip
 from relaylite.tui.widgets.prompt_input import PromptInput
 from relaylite.tui.widgets.search_bar import SearchBar
 from relaylite.tui.widgets.transcript.blocks import Block, TurnBlock
+from relaylite.tui.widgets.transcript.welcome import Sample
 
 if TYPE_CHECKING:
     from relaylite.tui.app import RelayApp
@@ -51,6 +52,7 @@ class MainScreen(Screen[None]):
         yield parts.search
         yield parts.notices
         yield parts.status
+        yield parts.picker
         yield parts.input
         yield Footer(show_command_palette=True, compact=True)
 
@@ -75,10 +77,18 @@ class MainScreen(Screen[None]):
     @on(PromptInput.Left)
     def _go_to_newest(self) -> None:
         blocks = self.parts.transcript.blocks
+        samples = self.query(Sample)
         if blocks and self.parts.transcript.display:
             blocks[-1].focus()
+        elif samples and self.parts.transcript.display:
+            samples.first().focus()
         else:
             self.focus_next()
+
+    @on(Sample.Chosen)
+    def _sample_chosen(self, event: Sample.Chosen) -> None:
+        self.parts.input.take_up(event.task)
+        self.parts.input.focus()
 
     @on(PromptInput.Sent)
     async def _send(self, event: PromptInput.Sent) -> None:

@@ -17,17 +17,10 @@ from textual.widgets import Static
 from relaylite.terminal_text import fit_for_terminal
 from relaylite.tui.conversation import Conversation, RoundRecord, TurnRecord
 from relaylite.tui.widgets.transcript.blocks import MESSAGE_CHARACTERS, AnyBlock, Block, MessageBlock, TurnBlock
+from relaylite.tui.widgets.transcript.welcome import Welcome
 
 MOUNTED_LIMIT = 40  # appending got five times dearer from 1 to 60 mounted answers
 MORE_STEP = 20
-
-WELCOME = """\
-Type a message below; the agents answer it in turn.
-
-Each agent reads the message and what the agents before it wrote. What an agent wrote, if it has 32 tokens or more, \
-is not computed again for the next one: its rows are taken over, moved, and repaired where the new prompt changes them.
-
-F1 shows all keys, Ctrl+P all commands."""
 
 
 class Earlier(Static, can_focus=True):
@@ -53,12 +46,19 @@ class Transcript(VerticalScroll, can_focus=False):
         self._conversation, self._color_of = conversation, color_of
         self._items: list[RoundRecord | TurnRecord] = []
         self._follows, self._is_placing = True, False
+        self._note = ""  # about the model
         self._first = 0  # place in _items of the first mounted block
 
     def follow(self) -> None:
         """Go to the end and stay there while text comes, until the user scrolls away from it."""
         self._follows, self._is_placing = True, False
         self.scroll_end(animate=False, immediate=True)
+
+    def show_note(self, note: str) -> None:
+        """A line about the model, which stands where the conversation is empty; "" for none."""
+        self._note = note
+        for welcome in self.query(Welcome):
+            welcome.show_note(note)
 
     def watch_virtual_size(self) -> None:
         """Follow the end. Textual's own anchor would scroll a content that is shorter than the widget to above its start."""
@@ -85,7 +85,7 @@ class Transcript(VerticalScroll, can_focus=False):
         self.call_after_refresh(place)
 
     async def on_mount(self) -> None:
-        await self.mount(Static(Content(WELCOME), id="welcome"))
+        await self.mount(Welcome(self._note))
 
     @property
     def blocks(self) -> list[AnyBlock]:
@@ -118,7 +118,7 @@ class Transcript(VerticalScroll, can_focus=False):
         self._first = max(0, len(self._items) - MOUNTED_LIMIT)
         await self.remove_children()
         widgets: list[Widget] = [self._make(item) for item in self._items[self._first :]]
-        await self.mount_all(widgets or [Static(Content(WELCOME), id="welcome")])
+        await self.mount_all(widgets or [Welcome(self._note)])
         await self._update_earlier()
         self.follow()
 
