@@ -238,7 +238,7 @@ def test_the_options_of_settings_are_those_of_an_engine_and_of_a_relay() -> None
     assert EngineOptions(**load_settings(flags).engine_options()) == given
     assert EngineOptions(**load_settings().engine_options()) == EngineOptions()
     taken = inspect.signature(Relay).parameters.keys()
-    assert load_settings(flags).relay_options().keys() == taken - {"model", "on_progress", "on_notice", "engine"}
+    assert load_settings(flags).relay_options().keys() == taken - {"model", "on_progress", "on_notice", "engine", "n_parallel"}
 
 
 @pytest.mark.parametrize(

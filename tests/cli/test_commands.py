@@ -280,7 +280,7 @@ def test_the_options_that_messages_advise_are_there() -> None:
     """What is said below the command line can be read after any command that runs a chain, so `run` has it; `bench` names its own."""
     known = {
         flag
-        for name in ("run", "bench", "profile", "chat")
+        for name in ("run", "bench", "profile", "chat", "serve")
         for param in importlib.import_module(f"relaylite.cli.commands.{name}").command.params
         for flag in param.opts
     }

@@ -32,7 +32,7 @@ KEY = "Key that clients must send; several with commas between. Other users of t
 NAME = "One more name of this machine that clients may use; may be given several times."
 EXAMPLES = (
     "relaylite serve --model qwen3-4b --ctx 16384",
-    "OPENAI_BASE_URL=http://127.0.0.1:8080/v1 OPENAI_API_KEY=none python my_agents.py",
+    "relaylite serve --parallel 8 --policy relay:careful",
     "relaylite serve --host 0.0.0.0 --api-key-file keys.txt",
 )
 
