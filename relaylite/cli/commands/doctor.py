@@ -8,8 +8,8 @@ import click
 
 from relaylite.cli import options
 from relaylite.cli.command import Command
-from relaylite.cli.doctor_checks import NOTE, PROBLEM, Finding, installation, llama_cpp, machine, places
-from relaylite.cli.doctor_speed import speed
+from relaylite.cli.doctor.checks import NOTE, PROBLEM, Finding, installation, llama_cpp, machine, places
+from relaylite.cli.doctor.speed import speed
 from relaylite.cli.document import Document
 from relaylite.cli.terminal import Output
 

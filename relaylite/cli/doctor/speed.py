@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from relaylite.chain.agents import Agent
 from relaylite.cli.chains import events_of
-from relaylite.cli.doctor_checks import NOTE, OK, PROBLEM, Finding
+from relaylite.cli.doctor.checks import NOTE, OK, PROBLEM, Finding
 from relaylite.cli.interrupts import Work
 from relaylite.cli.narrator import seconds
 from relaylite.cli.opening import open_relay
