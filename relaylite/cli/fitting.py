@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 
 from relaylite import paths
@@ -32,10 +33,15 @@ def suggested() -> CatalogEntry | None:
     return best if best is not None and best != find_entry(DEFAULT) else None
 
 
+def is_read() -> bool:
+    """Whether what is said on stderr is for a person."""
+    return sys.stderr.isatty()
+
+
 def suggest_once(settings: Settings, output: Output) -> None:
-    """After the first run with the default model, say once which model is better; nothing where a model was named or little is said."""
+    """After the first run with the default model, say once which model is better. Nothing where a model was named, or nobody reads it."""
     mark = paths.data_folder() / "suggested-a-model"
-    if output.quiet or "model" in settings.sources or mark.exists():
+    if output.quiet or not is_read() or "model" in settings.sources or mark.exists():
         return
     entry = suggested()
     if entry is None:

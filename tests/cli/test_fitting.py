@@ -14,8 +14,9 @@ from relaylite.gguf.catalog import load_catalog
 
 @pytest.fixture(autouse=True)
 def free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """4 GB of memory are free."""
+    """4 GB of memory are free, and somebody reads what is said."""
     monkeypatch.setattr(fitting, "available_bytes", lambda: 4_000_000_000)
+    monkeypatch.setattr(fitting, "is_read", lambda: True)
 
 
 def hints(stderr: str) -> list[str]:
@@ -26,6 +27,11 @@ def test_the_first_run_says_once_which_model_is_better(invoke: Invoke, engine: F
     engine.enqueue("A.", "B.")
     [hint] = hints(invoke("run", "Do.", "-a", "plan").stderr)
     assert "qwen3-4b" in hint and "`relaylite models pull qwen3-4b` fetches it (2.5 GB)" in hint
+    assert not hints(invoke("run", "Do.", "-a", "plan").stderr)
+
+
+def test_nothing_is_suggested_where_nobody_reads_it(invoke: Invoke, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "is_read", lambda: False)
     assert not hints(invoke("run", "Do.", "-a", "plan").stderr)
 
 

@@ -18,7 +18,7 @@ import sys, threading
 sys.path.append(sys.argv.pop(1))
 from support.fakes import FakeEngine
 from relaylite import api, cli
-from relaylite.chain import runner
+from relaylite.runs import runner
 from relaylite.cli import interrupts
 
 class Stuck(FakeEngine):

@@ -73,13 +73,27 @@ def export(name: str, format_name: str, file: Path | None) -> None:
             written.write_text(text, encoding="utf-8", errors="replace")
 
 
+@command.command("rename")
+@click.argument("name")
+@click.argument("new_name")
+def rename(name: str, new_name: str) -> None:
+    """Give the conversation NAME the name NEW_NAME."""
+    sessions.rename(name, new_name)
+    Output().line(f"renamed {name} to {new_name}")
+
+
 @command.command("rm")
 @click.argument("name")
 @click.option("--forever", is_flag=True, help="Delete it, so that it cannot be restored.")
 def remove(name: str, forever: bool) -> None:
     """Remove the conversation NAME; it can be restored until another one of that name is removed."""
+    output = Output()
     sessions.remove(name)
-    Output().line(f"removed {name}")
+    if forever:
+        sessions.erase(name)
+    output.line(f"removed {name}")
+    if not forever:
+        output.note(f"`relaylite sessions restore {name}` brings it back")
 
 
 @command.command("restore")
@@ -87,7 +101,7 @@ def remove(name: str, forever: bool) -> None:
 def restore(name: str) -> None:
     """Bring back the conversation NAME that was removed."""
     sessions.restore(name)
-    click.echo(f"restored {name}")
+    Output().line(f"restored {name}")
 
 
 def _about(session: sessions.SessionEntry) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from relaylite import paths
@@ -31,9 +31,11 @@ def cached(remote: Remote) -> Path | None:
 
 
 def cached_file(remote: Remote) -> Path | None:
-    """Where this one file lies in the cache."""
-    place = _place(remote)
-    return place if place is not None and place.is_file() else None
+    """Where this one file lies in the cache; None also if nobody can look there."""
+    with suppress(OSError):  # a path that is too long, or in a folder that cannot be searched
+        place = _place(remote)
+        return place if place is not None and place.is_file() else None
+    return None
 
 
 def partial_of(remote: Remote, blob: Path) -> Path:
