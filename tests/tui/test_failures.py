@@ -112,7 +112,7 @@ def test_input_is_decoded_piece_by_piece() -> None:
         assert decoder.decode(whole[:cut]) + decoder.decode(whole[cut:], final=True) == "aß漢b\ufffd\x1b[A"
 
 
-@pytest.mark.parametrize("size", [(1, 1), (2, 10), (4, 4), (5, 1), (7, 30), (12, 3), (300, 2)])
+@pytest.mark.parametrize("size", [(1, 1), (5, 1), (300, 2)])
 def test_every_screen_can_be_shown_in_any_terminal(size: tuple[int, int]) -> None:
     app = scripted_app(FakeEngine(), ["plan"])
 
