@@ -43,11 +43,14 @@ def cancelled_by(live: LiveEngine, plan: Plan, act: OnPhase) -> None:
 
 def is_as_new(live: LiveEngine) -> bool:
     """The sequence is empty, and the next turn is what it is on an engine that was never cancelled."""
+    return len(live.engine.harvest("")) == 0 and goes_on_as_new(live)
+
+
+def goes_on_as_new(live: LiveEngine) -> bool:
     tokens = live.tokens(40, 5)
-    was_empty = len(live.engine.harvest("")) == 0
     logits = live.full(tokens)
     with opened(Path(live.engine.info.path), kv_type="f32") as fresh:
-        return was_empty and np.array_equal(fresh.full(tokens), logits)
+        return np.array_equal(fresh.full(tokens), logits)
 
 
 CASES = [(full, "place"), (full, "suffix"), (prefix, "place"), (prefix, "suffix"), (naive, "place"), (naive, "repair"), (naive, "suffix")]
@@ -58,7 +61,10 @@ CASES += [(relay, "place"), (relay, "repair"), (relay, "suffix")]
 def test_a_cancel_in_any_phase_ends_the_prefill(make: Callable[[LiveEngine], Plan], phase: PhaseName, tiny: LiveEngine) -> None:
     plan = make(tiny)
     cancelled_by(tiny, plan, lambda now: tiny.engine.cancel() if now == phase else None)
-    assert is_as_new(tiny)
+    kept = tiny.engine.harvest("").tokens
+    assert len(kept) == (plan.count(Kind.PREFIX) if phase in ("place", "suffix") and not plan.count(Kind.SPAN) else 0)
+    assert np.array_equal(kept, plan.tokens[: len(kept)])
+    assert goes_on_as_new(tiny)
 
 
 def test_llama_itself_is_stopped_between_two_nodes(tiny: LiveEngine) -> None:

@@ -39,7 +39,7 @@ def test_each_turn_is_a_block_with_its_agent_and_markdown() -> None:
 
 def test_text_is_shown_while_it_is_written() -> None:
     engine = FakeEngine()
-    engine.enqueue("slow words come one by one " * 20)
+    engine.enqueue("slow words come one by one " + " ".join(map(str, range(120))))
     engine.token_delay = 0.005
     app = scripted_app(engine, ["plan"])
 
