@@ -18,7 +18,6 @@ from relaylite.settings.settings import load_settings
 from relaylite.tui.app import RelayApp
 from relaylite.tui.screens.agents_dialog import AgentsDialog
 from relaylite.tui.screens.dialog import ChoiceDialog, PathDialog
-from relaylite.tui.screens.main import documents
 from relaylite.tui.screens.pages import SettingsPage
 from relaylite.tui.screens.sessions_dialog import NameDialog, SessionsDialog
 
@@ -381,28 +380,6 @@ def test_an_agent_put_between_finished_ones_answers_in_its_place() -> None:
         await until(pilot, lambda: said(app) == ["go", "the plan", "the code", "better review"])
 
     drive(app, scenario)
-
-
-@pytest.mark.parametrize("answer", ["leave", "replace"])
-def test_a_file_is_replaced_only_if_the_user_says_so(answer: str, tmp_path: Path) -> None:
-    file = tmp_path / "talk.md"
-    file.write_text("precious")
-    app = scripted_app(FakeEngine(), ["plan"])
-
-    async def scenario(pilot: Pilot[None]) -> None:
-        await ask(pilot, "go")
-        documents.export(app.main.desk)
-        await until(pilot, lambda: isinstance(app.screen, PathDialog) and app.screen.query(Input))
-        app.screen.query_one(Input).value = str(file)
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, ChoiceDialog) and app.screen.query(OptionList))
-        app.screen.query_one(OptionList).highlighted = ["leave", "replace"].index(answer)
-        await pilot.press("enter")
-        await until(pilot, lambda: app.screen is app.main)
-        await pilot.pause()
-
-    drive(app, scenario)
-    assert (file.read_text() == "precious") is (answer == "leave")
 
 
 # what is in force
