@@ -101,10 +101,7 @@ class Relay:
         self._told = sampling.values() if isinstance(sampling, Sampling) else dict(sampling or {})
         Sampling().merged(self._told)
         codec = _codec(store_codec)
-        if store_bytes is not None:
-            n_bytes("store_bytes", store_bytes)
-        n_bytes("store_disk_bytes", store_disk_bytes)
-        _check_idle_time(settle_after_s)
+        _check_amounts(store_bytes, store_disk_bytes, settle_after_s)
         if engine is None:
             options = EngineOptions(
                 n_ctx=DEFAULT_N_CTX if n_ctx is None else n_ctx,
@@ -121,14 +118,7 @@ class Relay:
                 on_notice=on_notice,
             )
             engine = _open(model, options)
-        ram_bytes = available_bytes() // 4 if store_bytes is None else store_bytes
-        try:
-            self._store = Store(
-                engine.layout, ram_bytes, folder=store_folder, disk_bytes=store_disk_bytes, codec=codec, n_vocab=engine.tokenizer.n_tokens
-            )
-        except BaseException:
-            engine.close()
-            raise
+        self._store = _store_of(engine, store_bytes, store_folder, store_disk_bytes, codec)
         self._runner = Runner(engine, self._store)
         self._settle_after_s = settle_after_s
         self.completions = Completions(self._runner, n_parallel)
@@ -223,10 +213,23 @@ def _listed(name: str, names: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _check_idle_time(seconds: object) -> None:
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if seconds is not None and not (is_number and 0 < seconds < math.inf):  # type: ignore[operator]
-        raise UsageError(f"settle_after_s must be a number of seconds, or None for never, not {seconds!r}")
+def _check_amounts(store_bytes: int | None, store_disk_bytes: int, settle_after_s: float | None) -> None:
+    if store_bytes is not None:
+        n_bytes("store_bytes", store_bytes)
+    n_bytes("store_disk_bytes", store_disk_bytes)
+    is_number = isinstance(settle_after_s, int | float) and not isinstance(settle_after_s, bool)
+    if settle_after_s is not None and not (is_number and 0 < settle_after_s < math.inf):
+        raise UsageError(f"settle_after_s must be a number of seconds, or None for never, not {settle_after_s!r}")
+
+
+def _store_of(engine: EngineLike, n_bytes: int | None, folder: Path | None, disk_bytes: int, codec: Codec) -> Store:
+    """By default it may take a quarter of the free memory. The engine is closed if there can be no store."""
+    ram_bytes = available_bytes() // 4 if n_bytes is None else n_bytes
+    try:
+        return Store(engine.layout, ram_bytes, folder=folder, disk_bytes=disk_bytes, codec=codec, n_vocab=engine.tokenizer.n_tokens)
+    except BaseException:
+        engine.close()
+        raise
 
 
 def _codec(name: str) -> Codec:

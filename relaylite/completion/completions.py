@@ -125,14 +125,16 @@ class Completions:
 
     def _tenant(self, scope: str) -> Tenant:
         with self._changed:
-            if scope not in self._tenants:
-                self._tenants[scope] = Tenant(scope, self._runner, self._known)
-                if len(self._tenants) > MAX_TENANTS:
-                    self._tenants.popitem(last=False)
-                for tenant in self._tenants.values():
-                    tenant.is_alone = len(self._tenants) == 1
+            known = self._tenants.get(scope)
+        made = known or Tenant(scope, self._runner, self._known)  # reads what is on disk: not while others wait for the lock
+        with self._changed:
+            tenant = self._tenants.setdefault(scope, made)
             self._tenants.move_to_end(scope)
-            return self._tenants[scope]
+            if len(self._tenants) > MAX_TENANTS:
+                self._tenants.popitem(last=False)
+            for each in self._tenants.values():
+                each.is_alone = len(self._tenants) == 1
+            return tenant
 
     def _check(self, prompt: Tokens) -> None:
         info = self._runner.info
@@ -202,7 +204,7 @@ class Completions:
         while (waiting := self._queue()) and self._seats.has_free():
             entry = next_of(waiting, self._n_to_compute)
             try:
-                entry.prompt = entry.tenant.prompt(entry.request)  # more answers may be known by now
+                entry.prompt = entry.tenant.renewed(entry.prompt, entry.request)
             except RelayliteError as error:
                 self._take_out(entry, "failed", error)
             else:

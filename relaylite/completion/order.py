@@ -27,7 +27,8 @@ def next_of(waiting: Sequence[Entry], n_to_compute: Callable[[Entry], int]) -> E
     """
     looked_at = waiting[:MAX_LOOKED_AT]
     overdue = [entry for entry in looked_at if entry.n_overtaken >= MAX_OVERTAKEN]
-    chosen = overdue[0] if overdue else min(looked_at, key=n_to_compute)
+    first = overdue or looked_at[: len(looked_at) == 1]  # no plan is made for one that waits alone
+    chosen = first[0] if first else min(looked_at, key=n_to_compute)
     for entry in waiting[: waiting.index(chosen)]:
         entry.n_overtaken += 1
     return chosen

@@ -23,13 +23,8 @@ def reuse_of(plan: Plan, known: KnownPrompt, cells: CellMap, info: ModelInfo, as
         for segment in plan.segments
         if segment.rows is not None
     )
-    return Reuse(taken, (*_changed(known.located), *_missed(plan, known.prompt.parts, info, asked)), _recomputed(cells))
-
-
-def _recomputed(cells: CellMap) -> float:
-    """Of the relayed cells, the share that was computed again."""
-    reused, recomputed = int((cells.cells == CellMap.REUSED).sum()), int((cells.cells == CellMap.RECOMPUTED).sum())
-    return recomputed / (reused + recomputed) if recomputed else 0.0
+    recomputed = 1 - cells.reuse_ratio if plan.count(Kind.SPAN) else 0.0
+    return Reuse(taken, (*_changed(known.located), *_missed(plan, known.prompt.parts, info, asked)), recomputed)
 
 
 def _changed(located: Sequence[Located]) -> Iterator[Missed]:

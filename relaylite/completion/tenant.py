@@ -22,10 +22,11 @@ KINDS_OF_CLIENTS = 16  # told apart by their first message; the store learns whi
 
 @dataclass(frozen=True, slots=True)
 class KnownPrompt:
-    """The prompt of a request, and where it quotes known answers."""
+    """The prompt of a request, and where it quotes known answers. `n_learnt`: how many the scope had learnt by then."""
 
     prompt: Prompt
     located: tuple[Located, ...] = ()
+    n_learnt: int = 0
 
     @property
     def tokens(self) -> Tokens:
@@ -38,19 +39,26 @@ class Tenant:
     def __init__(self, scope: str, runner: Runner, known: KnownAnswers) -> None:
         self.rows = Scope(runner.store, scope)
         self.is_alone = True  # no other scope has used the engines
+        self._n_learnt = 0  # answers, in this process
         self._scope, self._known, self._builder = scope, known, runner.prompt_builder
         known.learn(self.rows.answers(), runner.tokenizer.piece, scope=scope)  # of earlier processes
 
     def prompt(self, request: CompletionRequest) -> KnownPrompt:
         """The tokens of what was asked; known answers in it by the ids that were sampled. Raises UsageError if the template refuses it."""
+        n_learnt = self._n_learnt
         if request.messages:
             splits = [self._known.split(message.text, scope=self._scope) for message in request.messages]
             messages = [Message(message.role, split.parts) for message, split in zip(request.messages, splits, strict=True)]
-            return KnownPrompt(self._builder.build(messages), tuple(located for split in splits for located in split.located))
+            located = tuple(each for split in splits for each in split.located)
+            return KnownPrompt(self._builder.build(messages), located, n_learnt)
         if isinstance(request.prompt, str):
             split = self._known.split(request.prompt, scope=self._scope)
-            return KnownPrompt(self._builder.plain(split.parts, parses_special=request.parses_special), split.located)
-        return KnownPrompt(self._builder.of_ids(request.prompt or ()))
+            return KnownPrompt(self._builder.plain(split.parts, parses_special=request.parses_special), split.located, n_learnt)
+        return KnownPrompt(self._builder.of_ids(request.prompt or ()), (), n_learnt)
+
+    def renewed(self, prompt: KnownPrompt, request: CompletionRequest) -> KnownPrompt:
+        """The prompt of a request that waited: made again if more answers are known by now. Raises UsageError as `prompt` does."""
+        return prompt if prompt.n_learnt == self._n_learnt else self.prompt(request)
 
     def plan(self, known: KnownPrompt, policy: Policy, engine: EngineLike) -> Plan:
         """`prefix` instead of a policy that relays, where the model cannot relay.
@@ -65,6 +73,7 @@ class Tenant:
     def remember(self, tokens: tuple[int, ...], source: str) -> None:
         """An answer that may come back as text."""
         self._known.add(tokens, self._builder.pieces(tokens), source, scope=self._scope)
+        self._n_learnt += 1
 
     def keep(self, rows: Rows, request: CompletionRequest, n_prompt: int) -> None:
         """`n_prompt`: of the tokens, those before the answer."""

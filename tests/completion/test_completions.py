@@ -170,16 +170,22 @@ def test_a_request_whose_prompt_cannot_be_made_any_more_fails_alone(
         return prompt(tenant, request)
 
     monkeypatch.setattr(Tenant, "prompt", refuses)
+    relay.completions._seats.limit = 1
     engine.token_gate.clear()
-    good = relay.completions.submit(asking("good"))
-    bad = relay.completions.submit(asking("bad", id="bad"))
+    first = relay.completions.submit(asking("first"))  # once it has written, prompts that wait are made again
+    eventually(lambda: engine.in_generate.is_set())
+    good, bad = relay.completions.submit(asking("good")), relay.completions.submit(asking("bad", id="bad"))
+    engine.token_gate.set()
     with pytest.raises(UsageError, match="date"):
         list(bad.events())
-    engine.token_gate.set()
-    assert answer_of(list(good.events())).text == engine.fallback
+    assert answer_of(list(first.events())).text == answer_of(list(good.events())).text == engine.fallback
 
 
-def test_nobody_waits_while_it_is_decided_who_is_next(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_while_it_is_decided_who_is_next(relay: Relay, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    relay.completions._seats.limit = 1
+    engine.token_gate.clear()
+    relay.completions.submit(asking("first"))
+    eventually(lambda: engine.in_generate.is_set())
     is_planning, may_go_on, plan = threading.Event(), threading.Event(), Tenant.plan
 
     def slow(*args: object) -> object:
@@ -188,15 +194,25 @@ def test_nobody_waits_while_it_is_decided_who_is_next(relay: Relay, monkeypatch:
         return plan(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Tenant, "plan", slow)
-    ticket = relay.completions.submit(asking("x"))
+    ticket, _ = relay.completions.submit(asking("x")), relay.completions.submit(asking("y"))
+    engine.token_gate.set()
     assert is_planning.wait(5)
     began = time.monotonic()
-    assert relay.completions.overview().n_queued == 1
+    assert relay.completions.overview().n_queued == 2
     ticket.cancel()
     assert time.monotonic() - began < 1
     may_go_on.set()
     with pytest.raises(Cancelled):
         list(ticket.events())
+
+
+def test_one_that_waits_for_nobody_makes_prompt_and_plan_once(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    for name in ("prompt", "plan"):
+        made = getattr(Tenant, name)
+        monkeypatch.setattr(Tenant, name, lambda *args, name=name, made=made: (calls.append(name), made(*args))[1])
+    ran(relay, asking("x"))
+    assert calls == ["prompt", "plan"]
 
 
 def test_a_reader_that_leaves_cancels_and_what_was_written_is_kept(relay: Relay, engine: FakeEngine) -> None:

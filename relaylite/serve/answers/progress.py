@@ -26,6 +26,13 @@ class Progress:
         self._answers.append(finished)
         return finished.text[self._sent.get(finished.index, 0) :]
 
+    def text_of(self, event: Piece | Finished) -> str:
+        """The text to send for an event of the only answer."""
+        if isinstance(event, Finished):
+            return self.end(event)
+        self.add(event)
+        return event.text
+
     @property
     def outcome(self) -> Outcome:
         return Outcome(self._prefilled, tuple(self._answers))

@@ -10,7 +10,7 @@ from sse_starlette import ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from relaylite.completion.answer import Finished, Piece, Prefilled
+from relaylite.completion.answer import Finished, Prefilled
 from relaylite.completion.request import ChatMessage, CompletionRequest
 from relaylite.serve.answers.figures import cached_tokens, figures
 from relaylite.serve.answers.progress import Progress
@@ -116,12 +116,7 @@ class MessageAnswer:
                 yield _event("ping")
                 continue
             assert progress is not None
-            if isinstance(each, Piece):
-                progress.add(each)
-                text = each.text
-            else:
-                text = progress.end(each)
-            if text:
+            if text := progress.text_of(each):
                 yield _event("content_block_delta", index=0, delta={"type": "text_delta", "text": text})
             if isinstance(each, Finished):
                 yield _event("content_block_stop", index=0)

@@ -11,7 +11,7 @@ from sse_starlette import ServerSentEvent
 from starlette.requests import Request
 from starlette.responses import Response
 
-from relaylite.completion.answer import Finished, Piece, Prefilled
+from relaylite.completion.answer import Finished, Prefilled
 from relaylite.completion.request import ChatMessage, CompletionRequest
 from relaylite.serve.answers.figures import cached_tokens, figures
 from relaylite.serve.answers.progress import Progress
@@ -104,12 +104,7 @@ class ResponseAnswer:
                 yield numbered("response.content_part.added", **place, part=_part(""))
                 continue
             assert progress is not None
-            if isinstance(each, Piece):
-                progress.add(each)
-                text = each.text
-            else:
-                text = progress.end(each)
-            if text:
+            if text := progress.text_of(each):
                 yield numbered("response.output_text.delta", **place, delta=text, logprobs=[])
             if isinstance(each, Finished):
                 response = self._ended(progress.outcome, each)
