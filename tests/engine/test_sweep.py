@@ -205,11 +205,13 @@ def masses(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
 
 
 def test_attention_weighs_by_what_new_tokens_pay_to_placed_rows(tiny: LiveEngine, masses: list[np.ndarray]) -> None:
+    tiny.relay_by(
+        changed({"l_start": 1, "l_det": 1, "l_end": N_LAYER, "attended": 1.0})
+    )  # before rows are written: it says what to capture
     plan = one_span(tiny, RELAY)
     tiny.prefill(one_span(tiny, NAIVE))
     new, spans, n_readers = plan.positions(Kind.NEW), plan.positions(Kind.SPAN), len(plan.segments[-1])
     expected = mass_at(tiny, 1, new, plan, n_readers)
-    tiny.relay_by(changed({"l_start": 1, "l_det": 1, "l_end": N_LAYER, "attended": 1.0}))
     tiny.prefill(plan)
     assert np.allclose(masses[0], expected[spans], rtol=ROUNDING, atol=1e-5)
 
